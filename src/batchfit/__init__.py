@@ -1,0 +1,30 @@
+"""batchfit: which batch fits, and what it costs. The public names, loaded on first use."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from batchfit.batch import Batch as Batch
+    from batchfit.errors import BadInput as BadInput
+
+#: Where each public name lives. Looked up lazily so that `import batchfit` costs next to nothing.
+_HOMES = {
+    "Batch": "batchfit.batch",
+    "BadInput": "batchfit.errors",
+}
+
+__all__ = ["BadInput", "Batch", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'batchfit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,5 @@
+"""`python -m batchfit`: the command line."""
+
+from batchfit.cli import main
+
+main()
