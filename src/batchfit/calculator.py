@@ -17,8 +17,8 @@ Formula = Callable[..., Value]
 @dataclass(frozen=True, slots=True)
 class Output:
     """A result. `formula` takes fields and earlier outputs by their names; sizes are in bytes, and their
-    names end in `_bytes`. `reading` is the sentence that explains the number, with every input and output
-    as a placeholder."""
+    names end in `_bytes`. `reading` is the sentence that explains the number, with inputs and outputs as
+    placeholders that are filled with number and unit ("4 samples", "0.5 GB"). `counted` as in Field."""
 
     name: str
     symbol: str
@@ -27,6 +27,7 @@ class Output:
     unit: str
     formula: Formula
     reading: str
+    counted: tuple[str, str] | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -57,12 +58,14 @@ class Inverse:
 @dataclass(frozen=True, slots=True)
 class Calculator:
     """One calculator. Texts are English and the keys of the catalogues; the article, FAQ and other prose stand
-    in `content/LANGUAGE/SLUG.md`."""
+    in `content/LANGUAGE/SLUG.md`. `answer` is the whole result in one sentence, with placeholders as in an
+    output's reading."""
 
     slug: str
     category: str
     title: str
     purpose: str
+    answer: str
     fields: tuple[Field, ...]
     outputs: tuple[Output, ...]
     updated: date

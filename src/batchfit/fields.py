@@ -34,6 +34,8 @@ class Field:
     default    as a person would type it; `None` where the field may stay empty
     step       what an arrow key adds, in the shown unit
     units      for bytes: the units offered beside the field
+    counted    the number with its unit in a sentence, for one and for many: ("{n} sample", "{n} samples");
+               catalogues hold as many forms as their language has
     """
 
     name: str
@@ -48,6 +50,7 @@ class Field:
     step: str = "1"
     group: str = ""
     units: tuple[str, ...] = ()
+    counted: tuple[str, str] | None = None
 
     @property
     def option(self) -> str:

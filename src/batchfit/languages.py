@@ -6,7 +6,8 @@ is written in and needs no catalogue. Babel is imported only when another langua
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -21,28 +22,53 @@ def languages() -> tuple[str, ...]:
     return (SOURCE, *sorted(name[:-3] for name in found if name.endswith(".po")))
 
 
-@cache
-def catalogue(lang: str) -> Mapping[str, str]:
-    """English text -> its translation. Empty for English; fuzzy and empty entries count as missing.
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The texts of one language, by their English. Fuzzy and empty translations count as missing."""
 
-    Raises KeyError for a language there is not.
-    """
+    texts: Mapping[str, str]
+    plurals: Mapping[str, tuple[str, ...]]
+    plural_index: Callable[[int], int]
+
+    def text(self, english: str) -> str:
+        """The translation, or the English where it is missing."""
+        return self.texts.get(english, english)
+
+    def count(self, one: str, many: str, number: float) -> str:
+        """The form of `one`/`many` that this language uses with `number`; fractions take the form of many."""
+        whole = int(number) if number == int(number) else 2
+        forms = self.plurals.get(one, (one, many))
+        return forms[min(self.plural_index(abs(whole)), len(forms) - 1)]
+
+
+@cache
+def catalogue(lang: str) -> Catalogue:
+    """The texts of a language. Raises KeyError for a language there is not."""
     if lang == SOURCE:
-        return {}
+        return Catalogue({}, {}, lambda n: 0 if n == 1 else 1)
     if lang not in languages():
         raise KeyError(lang)
+    from babel.messages.plurals import get_plural
     from babel.messages.pofile import read_po
 
+    locale = lang.replace("-", "_")
     with resources.files("batchfit").joinpath("locale", f"{lang}.po").open("rb") as file:
-        messages = read_po(file, locale=lang.replace("-", "_"))
-    return {
-        message.id: message.string
-        for message in messages
-        if isinstance(message.id, str) and message.id and isinstance(message.string, str) and message.string
-        if not message.fuzzy
-    }
+        messages = [message for message in read_po(file, locale=locale) if message.id and not message.fuzzy]
+    return Catalogue(
+        texts={m.id: m.string for m in messages if isinstance(m.id, str) and isinstance(m.string, str) and m.string},
+        plurals={m.id[0]: tuple(m.string) for m in messages if isinstance(m.id, tuple | list) and all(m.string)},
+        plural_index=_plural_index(get_plural(locale).plural_expr),
+    )
+
+
+def _plural_index(expression: str) -> Callable[[int], int]:
+    """gettext's plural expression, a C expression in n, as a function."""
+    from gettext import c2py  # type: ignore[attr-defined]
+
+    function: Callable[[int], int] = c2py(expression)
+    return function
 
 
 def translate(text: str, lang: str) -> str:
     """`text` in a language, or as it stands where the catalogue lacks it."""
-    return catalogue(lang).get(text, text)
+    return catalogue(lang).text(text)

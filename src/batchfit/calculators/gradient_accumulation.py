@@ -6,6 +6,8 @@ from batchfit.calculator import Calculator, Inverse, Output
 from batchfit.fields import Field
 from batchfit.formulas import activation_memory, batching
 
+SAMPLES = ("{n} sample", "{n} samples")
+
 CALCULATOR = Calculator(
     slug="gradient-accumulation",
     category="training",
@@ -13,6 +15,10 @@ CALCULATOR = Calculator(
     purpose=(
         "See the effective batch size that a micro-batch, accumulation steps and GPUs add up to, "
         "and the activation memory that each GPU needs for it."
+    ),
+    answer=(
+        "{effective_batch_size} per optimizer step; "
+        "{activation_memory_bytes} of activations on each GPU, however many steps are accumulated."
     ),
     updated=date(2026, 11, 30),
     related=("llm-training-memory", "lora-parameters"),
@@ -24,6 +30,7 @@ CALCULATOR = Calculator(
             help="Samples that one GPU runs through forward and backward at a time.",
             kind="whole",
             unit="samples",
+            counted=SAMPLES,
             minimum=1,
             maximum=2**20,
             default="4",
@@ -36,6 +43,7 @@ CALCULATOR = Calculator(
             help="Micro-batches whose gradients are added up before the optimizer takes one step.",
             kind="whole",
             unit="steps",
+            counted=("{n} step", "{n} steps"),
             minimum=1,
             maximum=2**20,
             default="8",
@@ -51,6 +59,7 @@ CALCULATOR = Calculator(
             ),
             kind="whole",
             unit="GPUs",
+            counted=("{n} GPU", "{n} GPUs"),
             minimum=1,
             maximum=2**20,
             default="1",
@@ -81,11 +90,9 @@ CALCULATOR = Calculator(
             label="Effective batch size",
             kind="whole",
             unit="samples",
+            counted=SAMPLES,
             formula=batching.effective_batch_size,
-            reading=(
-                "{micro_batch} samples × {accumulation_steps} steps × {replicas} GPUs "
-                "contribute to each optimizer step."
-            ),
+            reading="{micro_batch} × {accumulation_steps} × {replicas} contribute to each optimizer step.",
         ),
         Output(
             name="activation_memory_bytes",
@@ -94,7 +101,7 @@ CALCULATOR = Calculator(
             kind="bytes",
             unit="GB",
             formula=activation_memory.activation_memory_bytes,
-            reading="{micro_batch} samples × {activation_per_sample} each, however many steps are accumulated.",
+            reading="{micro_batch} × {activation_per_sample} each; the number of steps does not change it.",
         ),
     ),
     inverse=Inverse(
@@ -105,6 +112,7 @@ CALCULATOR = Calculator(
             help="Samples that should contribute to each optimizer step. The accumulation steps are found for you.",
             kind="whole",
             unit="samples",
+            counted=SAMPLES,
             minimum=1,
             maximum=2**40,
             default=None,
@@ -123,8 +131,9 @@ CALCULATOR = Calculator(
             label="Drift from the target",
             kind="whole",
             unit="samples",
+            counted=SAMPLES,
             formula=batching.drift,
-            reading="The nearest effective batch is {effective_batch_size}, {drift} samples from the {target_batch} you want.",
+            reading="{effective_batch_size} instead of {target_batch}: the nearest that whole steps can reach.",
         ),
     ),
 )
