@@ -17,7 +17,10 @@ LastWindow = Literal["drop", "pad", "short"]
 def _whole(field: str, value: object, minimum: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise BadInput(
-            field, "must be a whole number of {minimum} or more; you gave {given}", minimum=minimum, given=repr(value)
+            field,
+            "must be a whole number of {minimum} or more; you gave {given}",
+            minimum=minimum,
+            given=repr(value),
         )
     return value
 

@@ -20,7 +20,9 @@ class BadInput(ValueError):
     @property
     def reason(self) -> str:
         """The sentence in English, without the field's name: 'must be a whole number ...; you typed 2.5'."""
-        return self.template.format(**{k: f"{v:,}" if isinstance(v, int) else v for k, v in self.params.items()})
+        return self.template.format(
+            **{k: f"{v:,}" if isinstance(v, int) else v for k, v in self.params.items()}
+        )
 
     def __str__(self) -> str:
         return f"{self.field}: {self.reason}"

@@ -55,8 +55,14 @@ def catalogue(lang: str) -> Catalogue:
     with resources.files("batchfit").joinpath("locale", f"{lang}.po").open("rb") as file:
         messages = [message for message in read_po(file, locale=locale) if message.id and not message.fuzzy]
     return Catalogue(
-        texts={m.id: m.string for m in messages if isinstance(m.id, str) and isinstance(m.string, str) and m.string},
-        plurals={m.id[0]: tuple(m.string) for m in messages if isinstance(m.id, tuple | list) and all(m.string)},
+        texts={
+            m.id: m.string
+            for m in messages
+            if isinstance(m.id, str) and isinstance(m.string, str) and m.string
+        },
+        plurals={
+            m.id[0]: tuple(m.string) for m in messages if isinstance(m.id, tuple | list) and all(m.string)
+        },
         plural_index=_plural_index(get_plural(locale).plural_expr),
     )
 

@@ -27,5 +27,7 @@ def load(slug: str) -> Calculator:
         raise KeyError(slug)
     calculator: Calculator = importlib.import_module(f"{__name__}.{slug.replace('-', '_')}").CALCULATOR
     if calculator.slug != slug:
-        raise ValueError(f"calculators/{slug.replace('-', '_')}.py holds a calculator called {calculator.slug!r}")
+        raise ValueError(
+            f"calculators/{slug.replace('-', '_')}.py holds a calculator called {calculator.slug!r}"
+        )
     return calculator

@@ -1,0 +1,65 @@
+"""A small panel for the terminal: a sentence, aligned rows, notes. Plain click, since rich costs more to import
+than a calculator takes to answer."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from unicodedata import east_asian_width
+
+import click
+
+
+def columns(text: str) -> int:
+    """How many terminal columns a text takes: Chinese, Japanese and Korean characters take two."""
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+
+
+class Panel:
+    """Collects rows of label, value and explanation, and lays them out for the terminal's width."""
+
+    def __init__(self, sentence: str) -> None:
+        self._sentence = sentence
+        self._items: list[tuple[str, str, str]] = []
+
+    def row(self, label: str, value: str, explanation: str) -> None:
+        """A line of the table; the value is the answer and stands out."""
+        self._items.append((label, value, explanation))
+
+    def note(self, text: str) -> None:
+        """A sentence of its own, after a blank line."""
+        self._items.append(("", "", text))
+
+    def text(self) -> str:
+        """The panel, styled for a terminal; click strips the styles elsewhere."""
+        rows = [item for item in self._items if item[1]]
+        label_width = max((columns(label) for label, _, _ in rows), default=0)
+        value_width = max((columns(value) for _, value, _ in rows), default=0)
+        indent = 2 + label_width + 2 + value_width + 2
+        width = max(shutil.get_terminal_size().columns, 60)
+        lines = [click.style(line, bold=True) for line in _wrap(self._sentence, width)] + [""]
+        for label, value, explanation in self._items:
+            if not value:
+                lines += ["", *_wrap(explanation, width)]
+                continue
+            start = (
+                "  "
+                + label
+                + " " * (label_width - columns(label) + 2 + value_width - columns(value))
+                + click.style(value, fg="cyan", bold=True)
+            )
+            # Where there is no room beside the value, the explanation goes under it.
+            if width - indent < 30:
+                lines += [start, *_wrap(explanation, width, " " * 6)]
+            else:
+                first, *rest = _wrap(explanation, width, " " * indent) or [""]
+                lines += [f"{start}  {first.lstrip(' ')}".rstrip(), *rest]
+        return "\n".join(lines)
+
+
+def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+    # Wide characters count double, so lines of Chinese are cut at half the columns.
+    wide = columns(text) / max(len(text), 1)
+    return textwrap.wrap(
+        text, max(20, int(width / max(wide, 1))), initial_indent=indent, subsequent_indent=indent
+    )
