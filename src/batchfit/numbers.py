@@ -1,0 +1,245 @@
+"""Numbers as people type and read them, in any language. `web/static/numbers.js` is the twin that pages use.
+
+Reading accepts every digit, space, apostrophe, comma and minus sign that keyboards and pasted text bring.
+What a separator means is decided by its place where the place leaves one meaning ("0,500" is a half
+everywhere), and by the language where it does not ("1.000" is 1000 in German, 1 in English); then the
+reading is marked as ambiguous, so that the caller can say how it was read.
+
+Writing uses the digits 0-9 in every language. Arabic is read with either kind of digits, but its readers see
+these numbers beside code, commands and GPU names, where 0-9 are what one types; and "ar" means different
+digits to different browsers, so the choice must be ours for server and page to agree.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import lru_cache
+from typing import NamedTuple
+
+from batchfit.errors import BadInput
+
+#: The longest text that is read as a number, in characters.
+LONGEST = 64
+#: The powers of ten between which a number may lie: far beyond any memory, well inside a float.
+LARGEST_EXPONENT = 99
+
+EMPTY = "is empty; enter a number such as {example}"
+TOO_LONG = "must be a number of at most {limit} characters; you typed {count}"
+NOT_A_NUMBER = 'must be a number such as {example}; you typed "{typed}"'
+OUT_OF_RANGE = 'is too large or too close to zero; you typed "{typed}"'
+_EXAMPLE = Decimal("0.5")
+
+
+class Symbols(NamedTuple):
+    """How a language writes a number."""
+
+    decimal: str
+    group: str
+    minus: str
+    grouping: tuple[int, int]  # digits in the last group, and in those before it
+    minimum_grouping: int  # digits that must stand before the first separator for there to be one
+
+
+class Reading(NamedTuple):
+    """A number as it was read."""
+
+    value: Decimal
+    #: Whether someone else may have meant another number by the same text.
+    ambiguous: bool
+    #: The value without thousands separators, in the reader's language: what to show after "read as".
+    echo: str
+
+    @property
+    def whole(self) -> int | None:
+        """The value as an integer, None where it has a fraction."""
+        return int(self.value) if self.value == self.value.to_integral_value() else None
+
+
+_ENGLISH = Symbols(".", ",", "-", (3, 3), 1)
+# Babel does not carry CLDR's minimumGroupingDigits; of our languages only Spanish has another than 1.
+_MINIMUM_GROUPING = {"es": 2}
+
+
+@lru_cache(maxsize=64)
+def symbols(locale: str) -> Symbols:
+    """The symbols of `locale`, a tag such as "en", "pt-BR" or "zh-Hant". Only "en" costs no import of Babel."""
+    if locale == "en":
+        return _ENGLISH
+    from babel import Locale
+
+    known = Locale.parse(locale, sep="-")
+    names = known.number_symbols["latn"]
+    return Symbols(
+        names["decimal"],
+        names["group"],
+        names["minusSign"],
+        known.decimal_formats[None].grouping,
+        _MINIMUM_GROUPING.get(locale, 1),
+    )
+
+
+# ---- Reading -------------------------------------------------------------------------------------------
+
+_SPACES = "\t\n\v\f\r\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_INVISIBLE = "\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"  # soft hyphen, joiners, directions
+_SAME = {
+    " ": _SPACES,
+    "": _INVISIBLE,
+    "'": "’‘ʼ＇′`´",
+    "-": "‐‑‒–—−⁃˗﹣－➖",
+    "+": "＋﹢➕",
+    ".": "．。｡﹒",
+    ",": "，،﹐､、",
+    "_": "＿",
+    "e": "EｅＥ",
+    "×": "xX*✕·⋅",
+}
+_ARABIC_DECIMAL, _ARABIC_GROUP = "٫", "٬"
+_SUPERSCRIPT = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
+
+
+def _expand(ranges: str) -> str:
+    """The characters of a set in which "a-c" stands for "abc"."""
+    return re.sub(r"(.)-(.)", lambda m: "".join(map(chr, range(ord(m[1]), ord(m[2]) + 1))), ranges, flags=re.S)
+
+
+_TRANSLATION = {ord(c): to for to, ranges in _SAME.items() for c in _expand(ranges)}
+_SEPARATOR = re.compile(f"[.,' _{_ARABIC_DECIMAL}{_ARABIC_GROUP}]")
+_BODY = f"[0-9.,' _{_ARABIC_DECIMAL}{_ARABIC_GROUP}]"
+_NUMBER = re.compile(f"([+-]?) ?({_BODY}*[0-9]{_BODY}*?)(?: ?(?:e|× ?10 ?\\^) ?([+-]?[0-9]{{1,4}}))?")
+
+
+def read_number(text: str, locale: str = "en", field: str = "number") -> Reading:
+    """The number that `text` means to a reader of `locale`.
+
+    Raises BadInput, with `field` as its field, where the text is empty, too long, not a number, or a number
+    beyond 10^99 or closer to zero than 10^-99.
+    """
+    plain = _plain(text)
+    if not plain:
+        raise BadInput(field, EMPTY, example=_EXAMPLE)
+    if len(plain) > LONGEST:
+        raise BadInput(field, TOO_LONG, limit=LONGEST, count=len(plain))
+    found = _NUMBER.fullmatch(plain)
+    parts = found and _parts(found[2], symbols(locale), scientific=found[3] is not None)
+    if not found or not parts:
+        raise BadInput(field, NOT_A_NUMBER, example=_EXAMPLE, typed=_shown(text))
+    whole, fraction, ambiguous = parts
+    value = Decimal(f"{found[1]}{whole or 0}.{fraction.rstrip('0')}E{found[3] or 0}")
+    if not value:
+        value = Decimal(0)
+    elif abs(value.adjusted()) > LARGEST_EXPONENT:
+        raise BadInput(field, OUT_OF_RANGE, typed=_shown(text))
+    return Reading(value, ambiguous, _echo(value, symbols(locale)))
+
+
+def _plain(text: str) -> str:
+    """`text` with every kind of digit, space and sign in its ASCII form, and superscripts after a "^"."""
+    text = re.sub("[⁺⁻]?[⁰¹²³⁴-⁹]+", lambda m: "^" + m[0].translate(_SUPERSCRIPT), text)
+    text = text.translate(_TRANSLATION)
+    return "".join(str(int(c)) if c.isdecimal() else c for c in text).strip(" ")
+
+
+def _parts(body: str, names: Symbols, *, scientific: bool) -> tuple[str, str, bool] | None:
+    """The digits before and after the decimal separator, and whether that is ambiguous; None for nonsense."""
+    separators = _SEPARATOR.findall(body)
+    if not separators:
+        return body, "", False
+    last = separators[-1]
+    ambiguous = False
+    if last in (".", ",", _ARABIC_DECIMAL) and separators.count(last) == 1:
+        head, tail = body.split(last)
+        if len(separators) == 1 and last != _ARABIC_DECIMAL:
+            ambiguous = _may_group(head, tail, by_four=last == names.group)
+        # A thousands separator only where the language has it: French has neither "1.000" nor "1,000", and
+        # whoever writes an exponent writes a decimal point.
+        if not (ambiguous and last == names.group and len(tail) == 3) or scientific:
+            whole = _ungrouped(head)
+            return None if whole is None else (whole, tail, ambiguous)
+    digits = _ungrouped(body)
+    return None if digits is None else (digits, "", ambiguous)
+
+
+def _may_group(head: str, tail: str, *, by_four: bool) -> bool:
+    """Whether a separator between these digits can be one of thousands, or `by_four`, of ten thousands."""
+    size = len(tail)
+    return (size == 3 or (by_four and size == 4)) and 1 <= len(head) <= size and head[0] != "0"
+
+
+def _ungrouped(text: str) -> str | None:
+    """The digits of a whole number without its thousands separators, None where they stand wrongly."""
+    kinds = set(_SEPARATOR.findall(text))
+    if not kinds:
+        return text
+    first, *middle, final = _SEPARATOR.split(text)
+    threes = all(len(group) == 3 for group in middle)
+    indian = kinds == {","} and len(first) < 3 and all(len(group) == 2 for group in middle)
+    regular = 1 <= len(first) <= 3 and first[0] != "0" and len(final) == 3 and (threes or indian)
+    if len(kinds) == 1 and kinds != {_ARABIC_DECIMAL} and regular:
+        return "".join([first, *middle, final])
+    return None
+
+
+def _echo(value: Decimal, names: Symbols) -> str:
+    return decimal_text(value).replace(".", names.decimal).replace("-", names.minus)
+
+
+def decimal_text(value: Decimal) -> str:
+    """`value` exactly, with a point and no exponent, as URLs and the page's JavaScript carry it: "0.5"."""
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _shown(text: str) -> str:
+    """`text` as it can be repeated on any screen: on one line, without control characters, not too long."""
+    text = " ".join(text.split())
+    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+
+
+# ---- Writing -------------------------------------------------------------------------------------------
+
+_EXACT = Context(prec=1000)
+
+
+def format_number(
+    value: int | float | Decimal,
+    locale: str = "en",
+    *,
+    min_fraction: int = 0,
+    max_fraction: int = 3,
+    significant: int | None = None,
+    grouping: bool = True,
+) -> str:
+    """`value` as `locale` writes it: at most `max_fraction` decimals, at least `min_fraction`.
+
+    With `significant`, that many significant digits at most, whatever the decimals. Halves are rounded away
+    from zero, on the shortest decimal that stands for a float, and zero has no sign: so does the page.
+    Raises ValueError for infinity and NaN.
+    """
+    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    if not exact.is_finite():
+        raise ValueError(f"cannot write {value} as a number")
+    names = symbols(locale)
+    last = -max_fraction if significant is None else exact.adjusted() - significant + 1
+    rounded = exact.quantize(Decimal(1).scaleb(last), ROUND_HALF_UP, _EXACT)
+    whole, _, fraction = f"{abs(rounded):f}".partition(".")
+    fraction = fraction.rstrip("0")
+    if significant is None:
+        fraction = fraction.ljust(min_fraction, "0")
+    sign = names.minus if rounded < 0 else ""
+    whole = _grouped(whole, names) if grouping else whole
+    return f"{sign}{whole}{names.decimal if fraction else ''}{fraction}"
+
+
+def _grouped(digits: str, names: Symbols) -> str:
+    primary, secondary = names.grouping
+    if len(digits) < primary + names.minimum_grouping:
+        return digits
+    groups = [digits[-primary:]]
+    rest = digits[:-primary]
+    while rest:
+        groups.append(rest[-secondary:])
+        rest = rest[:-secondary]
+    return names.group.join(reversed(groups))
