@@ -55,8 +55,7 @@ def test_the_calculator_and_the_library_solve_alike(target: int, b: int, g: int)
     choices = outputs["choices"]
     assert isinstance(choices, list)
     assert [(c["accumulation_steps"], c["drift"]) for c in choices] == [
-        (choice.batch.accumulation_steps, choice.drift)
-        for choice in library
+        (choice.batch.accumulation_steps, choice.drift) for choice in library
     ]
 
 

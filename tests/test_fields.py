@@ -49,9 +49,9 @@ def test_a_size_is_read_in_its_own_unit_or_the_chosen_one(typed: str, unit: str 
 
 
 def test_a_size_out_of_bounds_is_told_in_the_fields_unit() -> None:
-    assert refusal(SIZE, "2 PB") == "must be a size from 0 to 1000000 GB; you typed 2 PB"
-    assert refusal(SIZE, "-1") == "must be a size from 0 to 1000000 GB; you typed -1"
-    assert refusal(SIZE, "3 GX") == "must be a size from 0 to 1000000 GB; you typed 3 GX"
+    assert refusal(SIZE, "2 PB") == "must be a size from 0 to 1,000,000 GB; you typed 2 PB"
+    assert refusal(SIZE, "-1") == "must be a size from 0 to 1,000,000 GB; you typed -1"
+    assert refusal(SIZE, "3 GX") == "must be a size from 0 to 1,000,000 GB; you typed 3 GX"
 
 
 def test_what_is_ambiguous_is_decided_by_language_and_marked() -> None:

@@ -18,7 +18,8 @@ Formula = Callable[..., Value]
 class Output:
     """A result. `formula` takes fields and earlier outputs by their names; sizes are in bytes, and their
     names end in `_bytes`. `reading` is the sentence that explains the number, with inputs and outputs as
-    placeholders that are filled with number and unit ("4 samples", "0.5 GB"). `counted` as in Field."""
+    placeholders that are filled with number and unit ("4 samples", "0.5 GB"). `counted` as in Field. A
+    `difference` is shown with its sign."""
 
     name: str
     symbol: str
@@ -28,6 +29,7 @@ class Output:
     formula: Formula
     reading: str
     counted: tuple[str, str] | None = None
+    difference: bool = False
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Literal
 
 from batchfit.errors import BadInput
@@ -15,13 +14,13 @@ Kind = Literal["whole", "number", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a typed value was read as. `ambiguous` when the text could mean another number elsewhere
-    ("1.000"): then the person is shown what it was read as."""
+    """What a typed value was read as: the value (bytes for sizes), and the unit it was given in. `ambiguous`
+    when the text could mean another number elsewhere ("1.000"): then the person is shown the `echo`."""
 
     value: int | float
-    number: Decimal
     unit: str
     ambiguous: bool
+    echo: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class Field:
             value = float(read.value)
         if not self.minimum <= value <= self.maximum:
             raise self._refuse(text)
-        return Reading(value, read.value, unit, read.ambiguous)
+        return Reading(value, unit, read.ambiguous, read.echo)
 
     def default_value(self) -> int | float:
         """The default as a value."""
@@ -102,8 +101,8 @@ class Field:
             return BadInput(
                 self.name,
                 template,
-                minimum=Decimal(self.minimum) / scale,
-                maximum=Decimal(self.maximum) / scale,
+                minimum=self.minimum // scale,
+                maximum=self.maximum // scale,
                 unit=self.unit,
                 typed=typed.strip(),
             )

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
+
+_LOCALE = Path(__file__).parent / "locale"
 
 #: The language the texts in the code are written in, and the one shown where none is known.
 SOURCE = "en"
@@ -18,8 +20,7 @@ SOURCE = "en"
 @cache
 def languages() -> tuple[str, ...]:
     """The tags of every language there is, English first: ("en", "de", ...)."""
-    found = (entry.name for entry in resources.files("batchfit").joinpath("locale").iterdir())
-    return (SOURCE, *sorted(name[:-3] for name in found if name.endswith(".po")))
+    return (SOURCE, *sorted(file.stem for file in _LOCALE.glob("*.po")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +53,22 @@ def catalogue(lang: str) -> Catalogue:
     from babel.messages.pofile import read_po
 
     locale = lang.replace("-", "_")
-    with resources.files("batchfit").joinpath("locale", f"{lang}.po").open("rb") as file:
+    with (_LOCALE / f"{lang}.po").open("rb") as file:
         messages = [message for message in read_po(file, locale=locale) if message.id and not message.fuzzy]
-    return Catalogue(
-        texts={
-            m.id: m.string
-            for m in messages
-            if isinstance(m.id, str) and isinstance(m.string, str) and m.string
-        },
-        plurals={
-            m.id[0]: tuple(m.string) for m in messages if isinstance(m.id, tuple | list) and all(m.string)
-        },
-        plural_index=_plural_index(get_plural(locale).plural_expr),
-    )
+    texts: dict[str, str] = {}
+    plurals: dict[str, tuple[str, ...]] = {}
+    for message in messages:
+        if isinstance(message.id, str):
+            if isinstance(message.string, str) and message.string:
+                texts[message.id] = message.string
+        elif isinstance(message.string, tuple | list) and all(message.string):
+            plurals[message.id[0]] = tuple(message.string)
+    return Catalogue(texts, plurals, _plural_index(get_plural(locale).plural_expr))
 
 
 def _plural_index(expression: str) -> Callable[[int], int]:
     """gettext's plural expression, a C expression in n, as a function."""
-    from gettext import c2py  # type: ignore[attr-defined]
+    from gettext import c2py
 
     function: Callable[[int], int] = c2py(expression)
     return function

@@ -82,7 +82,9 @@ def symbols(locale: str) -> Symbols:
 # ---- Reading -------------------------------------------------------------------------------------------
 
 _SPACES = "\t\n\v\f\r\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-_INVISIBLE = "\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"  # soft hyphen, joiners, directions
+_INVISIBLE = (
+    "\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"  # soft hyphen, joiners, directions
+)
 _SAME = {
     " ": _SPACES,
     "": _INVISIBLE,
@@ -101,7 +103,9 @@ _SUPERSCRIPT = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789"
 
 def _expand(ranges: str) -> str:
     """The characters of a set in which "a-c" stands for "abc"."""
-    return re.sub(r"(.)-(.)", lambda m: "".join(map(chr, range(ord(m[1]), ord(m[2]) + 1))), ranges, flags=re.S)
+    return re.sub(
+        r"(.)-(.)", lambda m: "".join(map(chr, range(ord(m[1]), ord(m[2]) + 1))), ranges, flags=re.S
+    )
 
 
 _TRANSLATION = {ord(c): to for to, ranges in _SAME.items() for c in _expand(ranges)}

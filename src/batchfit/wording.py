@@ -13,12 +13,27 @@ from batchfit.numbers import format_number
 from batchfit.units import UNITS
 
 
+def size(count: Value, unit: str, lang: str) -> str:
+    """`count` bytes in `unit`, without the unit's name: four significant digits, or all before the point."""
+    value = Decimal(count) / UNITS[unit]
+    return (
+        format_number(value, lang, significant=4)
+        if abs(value) < 1000
+        else format_number(value, lang, max_fraction=0)
+    )
+
+
+def signed(value: Value, lang: str) -> str:
+    """A difference with its sign: "+6", "-26", "0"."""
+    return ("+" if value > 0 else "") + format_number(value, lang)
+
+
 def in_words(of: Field | Output, value: Value, lang: str, unit: str | None = None) -> str:
     """A value with its unit: "4 samples", "0.5 GB". Sizes are in bytes and shown in `unit`."""
     if of.kind == "bytes":
         unit = unit or of.unit
-        return f"{format_number(Decimal(value) / UNITS[unit], lang)}\N{NO-BREAK SPACE}{unit}"
-    number = format_number(value, lang)
+        return f"{size(value, unit, lang)}\N{NO-BREAK SPACE}{unit}"
+    number = signed(value, lang) if isinstance(of, Output) and of.difference else format_number(value, lang)
     if of.counted:
         return catalogue(lang).count(*of.counted, value).format(n=number)
     return number

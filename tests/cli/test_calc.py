@@ -63,8 +63,11 @@ def test_numbers_are_read_as_the_language_writes_them() -> None:
             ["--target-batch", "64", "--accumulation-steps", "8"],
             "--accumulation-steps is what --target-batch finds: give one of the two",
         ),
-        (["no-such-calculator"], "there is no calculator 'no-such-calculator'; there are: gradient-accumulation"),
-        (["--activation-per-sample", "big"], "must be a size from 0 to 1000000 GB; you typed big"),
+        (
+            ["no-such-calculator"],
+            "there is no calculator 'no-such-calculator'; there are: gradient-accumulation",
+        ),
+        (["--activation-per-sample", "big"], "must be a size from 0 to 1,000,000 GB; you typed big"),
         (["--lang", "tlh"], "'tlh' is not one of"),
     ],
 )

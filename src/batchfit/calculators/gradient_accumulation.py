@@ -132,6 +132,7 @@ CALCULATOR = Calculator(
             kind="whole",
             unit="samples",
             counted=SAMPLES,
+            difference=True,
             formula=batching.drift,
             reading="{effective_batch_size} instead of {target_batch}: the nearest that whole steps can reach.",
         ),

@@ -13,8 +13,7 @@ from batchfit.cli._panel import Panel
 from batchfit.errors import BadInput
 from batchfit.fields import Reading
 from batchfit.languages import translate
-from batchfit.numbers import format_number
-from batchfit.wording import all_in_words, complaint
+from batchfit.wording import all_in_words, complaint, signed
 
 
 class Shelf(click.Group):
@@ -125,13 +124,13 @@ def render(
             panel.row(
                 "",
                 named[calculator.inverse.solved],
-                f"{reached} ({format_number(choice[drift.name], lang, sign=True)})",
+                f"{reached} ({signed(choice[drift.name], lang)})",
             )
     for name, reading in readings.items():
         if reading.ambiguous:
             read_as = translate("{label} read as {number}", lang)
             label = translate(calculator.field(name).label, lang)
-            panel.note(read_as.format(label=label, number=format_number(reading.number, lang)))
+            panel.note(read_as.format(label=label, number=reading.echo))
     return panel.text()
 
 
