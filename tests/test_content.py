@@ -1,0 +1,388 @@
+"""The prose of the pages: the same in every language in structure and figures, and true where it computes."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from functools import cache
+from importlib import resources
+from math import isclose, sqrt
+
+import pytest
+from markdown_it import MarkdownIt
+
+from batchfit.calculators.gradient_accumulation import CALCULATOR
+from batchfit.languages import languages, translate
+from batchfit.numbers import format_number, read_number
+from batchfit.units import UNITS, parse_bytes
+
+PAGE = "gradient-accumulation"
+SECTIONS = ("article", "reading", "faq", "not-counted", "next")
+CONTENT = resources.files("batchfit").joinpath("content")
+GLOSSARY = resources.files("batchfit").joinpath("locale", "glossary")
+LANGUAGES = sorted(entry.name for entry in CONTENT.iterdir())
+TRANSLATIONS = [lang for lang in LANGUAGES if lang != "en"]
+
+#: Words that scale the number before them, and those for the unit byte.
+SCALES = {"million": 10**6, "billion": 10**9, "Millionen": 10**6, "Milliarden": 10**9, "億": 10**8}
+BYTE = ("bytes", "Byte", "位元組")
+
+
+@cache
+def prose(lang: str) -> str:
+    return CONTENT.joinpath(lang, f"{PAGE}.md").read_text(encoding="utf-8")
+
+
+@cache
+def sections(lang: str) -> dict[str, dict[str, str]]:
+    """The text by section, then by sub-heading: {"faq": {"": "", "Is it the same ...?": "For the ..."}}."""
+    found: dict[str, dict[str, str]] = {}
+    for line in prose(lang).splitlines():
+        if line.startswith("# "):
+            part = found.setdefault(line[2:].strip(), {})
+            heading = ""
+        elif line.startswith("## "):
+            heading = line[3:].strip()
+            assert heading not in part, f"{heading!r} stands twice"
+        part[heading] = part.get(heading, "") + ("" if line.startswith("#") else line + "\n")
+    return found
+
+
+def beside_english(lang: str) -> list[tuple[str, str]]:
+    """Each part of a language's prose, heading included, with the English part it translates."""
+    own, english = (
+        [f"{heading}\n{text}" for parts in sections(tag).values() for heading, text in parts.items()]
+        for tag in (lang, "en")
+    )
+    return list(zip(own, english, strict=True))
+
+
+def without_code(text: str) -> str:
+    """`text` with each code span's content gone, since its characters follow the code's rules."""
+    return re.sub(r"`[^`]+`", "`x`", text)
+
+
+# Structure
+
+
+def test_the_first_three_languages_have_the_page() -> None:
+    assert {"en", "de", "zh-Hant"} <= set(LANGUAGES)
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_sections_are_the_same_and_in_the_same_order(lang: str) -> None:
+    assert tuple(sections(lang)) == SECTIONS
+    for name in SECTIONS:
+        assert len(sections(lang)[name]) == len(sections("en")[name]), name
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_no_section_and_no_answer_is_empty(lang: str) -> None:
+    for name, parts in sections(lang).items():
+        assert any(text.strip() for text in parts.values()), name
+        for heading, text in parts.items():
+            assert text.strip() or not heading, f"{name}: {heading}"
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_faq_has_eight_to_ten_questions(lang: str) -> None:
+    questions = [heading for heading in sections(lang)["faq"] if heading]
+    assert 8 <= len(questions) <= 10
+    assert all(question[-1] in "?？" for question in questions)
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_next_names_the_related_calculators(lang: str) -> None:
+    assert tuple(slug for slug in sections(lang)["next"] if slug) == CALCULATOR.related
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_paragraphs_and_lists_stand_beside_each_other(lang: str) -> None:
+    for text, english in beside_english(lang):
+        assert _shape(text) == _shape(english), text[:60]
+
+
+def _shape(text: str) -> list[str]:
+    tokens = MarkdownIt().parse(text)
+    return [token.type for token in tokens if token.level == 0 or token.type == "list_item_open"]
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_markdown_leaves_no_marks_behind(lang: str) -> None:
+    """Emphasis next to full-width punctuation is easily not recognised, and then shows its asterisks."""
+    rendered = MarkdownIt().render(prose(lang))
+    assert "**" not in rendered
+    assert "`" not in rendered
+    assert rendered.count("<strong>") == MarkdownIt().render(prose("en")).count("<strong>")
+
+
+# Figures
+
+# Not those in names: GPT-2, bf16, 1F1B. In Chinese, a counter may follow once "億" is multiplied in.
+_NUMBER = r"(?<![\w.,-])\d+(?:[.,]\d+)*(?![A-Za-z0-9_])"
+
+
+def number(text: str, lang: str) -> Decimal:
+    """A number of the prose, which must be written exactly as the page's results are in that language."""
+    value = read_number(text, lang).value
+    assert format_number(value, lang, max_fraction=9) == text
+    return value
+
+
+def _scaled(text: str, lang: str) -> str:
+    """`text` with every number in plain digits, and words like "million" multiplied in."""
+
+    def plain(found: re.Match[str]) -> str:
+        value = number(found[1], lang) * SCALES.get(found[2] or "", 1)
+        return f"{value:f}"
+
+    scales = "|".join(SCALES)
+    return re.sub(rf"({_NUMBER})(?:\s({scales}))?", plain, text)
+
+
+def numbers(text: str, lang: str) -> set[Decimal]:
+    return {Decimal(found) for found in re.findall(_NUMBER, _scaled(without_code(text), lang))}
+
+
+@pytest.mark.parametrize("lang", TRANSLATIONS)
+def test_every_part_has_the_same_numbers_in_every_language(lang: str) -> None:
+    for text, english in beside_english(lang):
+        assert numbers(text, lang) == numbers(english, "en"), text[:60]
+
+
+# An operand is a number with up to two words behind it: "4 samples", "(14 GB". A unit may follow a bracket.
+_WORDS = r"(?:\s[^\W\d_√]+){0,2}"
+_OPERAND = rf"(?:√|−|\()*(?:{_NUMBER}){_WORDS}\)*{_WORDS}"
+_EQUATION = re.compile(rf"{_OPERAND}(?:\s[×/+−]\s{_OPERAND})*(?:\s[=≈]\s{_OPERAND})+")
+
+
+def equations(text: str, lang: str) -> list[str]:
+    """Every equation in the text, in plain digits: "4 samples × 8 steps × 1 GPU = 32 samples"."""
+    return [found.strip() for found in _EQUATION.findall(_scaled(text, lang))]
+
+
+_OPERATORS: dict[type[ast.AST], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+def _unit(words: str) -> str | None:
+    """The unit among words: a unit of memory or None for things that are merely counted."""
+    first = words.split()[0] if words.split() else ""
+    return "B" if first in BYTE else first if first in UNITS else None
+
+
+def value(expression: str) -> float:
+    """What one side of an equation comes to; sizes in bytes."""
+
+    def factor(found: re.Match[str]) -> str:
+        unit = _unit(found[2])
+        return found[1] + (f"*{UNITS[unit]}" if unit else "")
+
+    source = re.sub(r"([\d)])((?:\s[^\W\d_√]+)+)", factor, expression)
+    source = re.sub(r"√(\d+)", lambda found: str(sqrt(int(found[1]))), source)
+    return _evaluate(ast.parse(source.replace("×", "*").replace("−", "-").strip(), mode="eval").body)
+
+
+def _evaluate(node: ast.expr) -> float:
+    if isinstance(node, ast.BinOp):
+        return _OPERATORS[type(node.op)](_evaluate(node.left), _evaluate(node.right))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_evaluate(node.operand)
+    assert isinstance(node, ast.Constant), ast.dump(node)
+    assert isinstance(node.value, int | float)
+    return node.value
+
+
+def holds(equation: str) -> bool:
+    """Whether every side of an equation equals the first; after ≈, to the digits that are shown."""
+    first, *rest = re.split(r"\s(?=[=≈]\s)", equation)
+    for side in rest:
+        sign, shown = side[0], side[2:]
+        if sign == "=":
+            same = isclose(value(first), value(shown), rel_tol=1e-12)
+        else:
+            number = re.match(r"[\d.]+", shown)
+            assert number, f"only a plain number may follow ≈: {equation}"
+            digits = len(number[0].partition(".")[2])
+            unit = UNITS[_unit(shown[number.end() :]) or "B"]
+            same = round(value(first) / unit, digits) == float(number[0])
+        if not same:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_every_equation_holds(lang: str) -> None:
+    found = equations(prose(lang), lang)
+    signs = len(re.findall(r"[=≈]", without_code(prose(lang))))
+    assert sum(len(re.findall(r"[=≈]", each)) for each in found) == signs, "an equation was not recognised"
+    assert [each for each in found if not holds(each)] == []
+
+
+def test_a_wrong_equation_is_found() -> None:
+    wrong = "so 4 samples × 8 steps × 1 GPU = 33 samples, 4 × 0.5 GB = 2 GiB, 2 GB ≈ 1.87 GiB, √8 ≈ 2.9 times"
+    found = equations(wrong, "en")
+    assert len(found) == 4
+    assert not any(holds(each) for each in found)
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_worked_example_is_what_the_calculator_answers_by_default(lang: str) -> None:
+    defaults = {field.name: Decimal(field.default) for field in CALCULATOR.fields if field.default}
+    micro, steps, replicas, per_sample = defaults.values()
+    answer = CALCULATOR.evaluate(
+        {
+            "micro_batch": int(micro),
+            "accumulation_steps": int(steps),
+            "replicas": int(replicas),
+            "activation_per_sample": parse_bytes(f"{per_sample} GB"),
+        }
+    ).outputs
+    batch = f"{micro} × {steps} × {replicas} = {answer['effective_batch_size']}"
+    memory = f"{micro} × {per_sample} = {Decimal(answer['activation_memory_bytes']) / 10**9:f}"
+    article = [_bare(each) for each in equations("\n".join(sections(lang)["article"].values()), lang)]
+    assert {batch, memory} <= set(article)
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_missed_target_is_what_the_calculator_answers(lang: str) -> None:
+    results = CALCULATOR.evaluate(
+        {"target_batch": 250, "micro_batch": 4, "replicas": 8, "activation_per_sample": 0}
+    )
+    reading = {_bare(each) for each in equations(sections(lang)["reading"][""], lang)}
+    for choice in results.choices:
+        batch, drift = choice["effective_batch_size"], choice["drift"]
+        assert f"4 × {choice['accumulation_steps']} × 8 = {batch}" in reading
+        assert f"{batch} − 250 = {drift}".replace("-", "−") in reading
+
+
+def _bare(equation: str) -> str:
+    """An equation without its words."""
+    return re.sub(r"\s[^\W\d_√]+", "", equation)
+
+
+def test_the_gradients_of_gpt2_small_have_the_size_the_article_says() -> None:
+    """Vocabulary 50257, 1024 positions, width 768, 12 layers; the output layer shares the embedding."""
+    width, layers = 768, 12
+    block = 12 * width**2 + 13 * width
+    parameters = (50257 + 1024) * width + layers * block + 2 * width
+    text = "\n".join(sections("en")["article"].values()).replace("\xa0", " ")
+    assert f"{parameters / 10**6:.1f} million parameters" in text
+    assert f"= {parameters * 4 / UNITS['MiB']:.0f} MiB" in text
+    assert f"≈ {parameters * 4 / UNITS['MB']:.0f} MB" in text
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_bf16_loses_the_addition_that_the_article_names(lang: str) -> None:
+    """bf16 keeps 8 significant bits, so 257 lies halfway between 256 and 258 and goes to the even 256."""
+    found = re.search(r"(\d+) \+ (\d+)[^\d)]*(\d+)[.。]", "".join(sections(lang)["article"].values()))
+    assert found
+    total = int(found[1]) + int(found[2])
+    step = 2 ** (total.bit_length() - 8)
+    assert round(total / step) * step == int(found[3]) != total
+
+
+# Words
+
+
+@cache
+def glossary(lang: str) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """(English term, translation, words not used for it) for each line of a glossary's table."""
+    lines = GLOSSARY.joinpath(f"{lang}.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    return tuple(
+        (english, term, tuple(word.strip() for word in avoided.split(",") if word.strip()))
+        for english, term, avoided in rows[2:]
+    )
+
+
+def _says(text: str, term: str) -> bool:
+    """Whether a text has a term, inflected at its end or part of a compound."""
+    return term.casefold() in text.casefold().replace("\xa0", " ")
+
+
+@pytest.mark.parametrize("lang", TRANSLATIONS)
+def test_a_term_of_the_english_text_is_the_glossarys_in_translation(lang: str) -> None:
+    missing = [
+        f"{english}: {term}"
+        for english, term, _ in glossary(lang)
+        if _says(prose("en"), english) and not _says(prose(lang), term)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("lang", TRANSLATIONS)
+def test_no_second_word_for_a_term(lang: str) -> None:
+    second = [word for _, _, avoided in glossary(lang) for word in avoided if _says(prose(lang), word)]
+    assert second == []
+
+
+@pytest.mark.parametrize("lang", TRANSLATIONS)
+def test_the_glossary_does_not_forbid_its_own_terms(lang: str) -> None:
+    terms = [term for _, term, _ in glossary(lang)]
+    assert len(set(terms)) == len(terms)
+    for _, _, avoided in glossary(lang):
+        assert not [(word, term) for word in avoided for term in terms if _says(term, word)]
+
+
+@pytest.mark.parametrize("lang", TRANSLATIONS)
+def test_the_glossary_has_every_label_of_the_calculator(lang: str) -> None:
+    known = {english.casefold() for english, _, _ in glossary(lang)}
+    labels = {field.label for field in CALCULATOR.fields} | {"Effective batch size", "Activation memory"}
+    assert {label.casefold() for label in labels} | {CALCULATOR.title.casefold()} <= known
+
+
+@pytest.mark.parametrize("lang", [lang for lang in languages() if lang in TRANSLATIONS])
+def test_the_catalogue_uses_the_glossarys_words_for_the_labels(lang: str) -> None:
+    terms = {english.casefold(): term for english, term, _ in glossary(lang)}
+    for field in CALCULATOR.fields:
+        assert translate(field.label, lang).casefold() == terms[field.label.casefold()].casefold()
+
+
+# Typography: patterns that must not occur, and why.
+
+_HAN = r"[\u4e00-\u9fff]"
+_UNIT = "|".join(unit for unit in UNITS if len(unit) > 1)
+_EVERYWHERE = {
+    rf"\d (?:{_UNIT})\b": "a breaking space before a unit",
+    r"\w *[x*] *\d": "a letter or an asterisk for ×",
+    r"[ \t]\n": "a space at the end of a line",
+    r"\d -\d| - ": "a hyphen for a minus or a dash",
+    r"['\"]": "a straight quotation mark",
+}
+_FORBIDDEN = {
+    "en": {r"[„‚]": "German quotation marks"},
+    "de": {
+        r"[”’]": "English quotation marks",
+        r"\d\.\d{1,2}(?!\d)": "a decimal point",
+        r"\d (?:Millionen|Milliarden|Byte)": "a breaking space after a number",
+        r"\d %|\d%": "a percent sign without a non-breaking space",
+        r"\bz\.B\.|z\. B\.": "an abbreviation without a non-breaking space",
+    },
+    "zh-Hant": {
+        rf"{_HAN}[A-Za-z0-9`]|[A-Za-z0-9`]{_HAN}": "no space between Chinese and Latin text",
+        rf"{_HAN} ?[,;:?!)]|{_HAN} ?\((?!\d)|[,;:?!)]{_HAN}": "half-width punctuation outside of a formula",
+        rf"{_HAN}\.": "a half-width full stop",
+        r"[，。；：？！、（）「」] | [，。；：？！、）」]": "a space beside full-width punctuation",
+        rf"{_HAN} {_HAN}": "a space between two Chinese characters",
+        r"[“”‘’]": "quotation marks that Taiwan does not use",
+    },
+}
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_typography(lang: str) -> None:
+    text = re.sub(r"\*\*|^#+ [a-z-]+$", "", without_code(prose(lang)), flags=re.MULTILINE)
+    faults = [
+        f"{why}: {text[max(0, found.start() - 15) : found.end() + 15]!r}"
+        for pattern, why in (_EVERYWHERE | _FORBIDDEN[lang]).items()
+        for found in re.finditer(pattern, text)
+    ]
+    assert faults == []
