@@ -63,7 +63,7 @@ _MINIMUM_GROUPING = {"es": 2}
 
 @lru_cache(maxsize=64)
 def symbols(locale: str) -> Symbols:
-    """The symbols of `locale`, a tag such as "en", "pt-BR" or "zh-Hant". Only "en" costs no import of Babel."""
+    """The symbols of `locale`, a tag such as "en", "pt-BR" or "zh-Hant". "en" needs no Babel."""
     if locale == "en":
         return _ENGLISH
     from babel import Locale
