@@ -2,5 +2,20 @@
 
 from batchfit.emit.errors import EmitError
 from batchfit.emit.javascript import to_javascript, to_module
+from batchfit.emit.notation import Format, Quantity, Style, Symbol, english
+from batchfit.emit.show import Results, to_mathml, to_text, worked_example
 
-__all__ = ["EmitError", "to_javascript", "to_module"]
+__all__ = [
+    "EmitError",
+    "Format",
+    "Quantity",
+    "Results",
+    "Style",
+    "Symbol",
+    "english",
+    "to_javascript",
+    "to_mathml",
+    "to_module",
+    "to_text",
+    "worked_example",
+]

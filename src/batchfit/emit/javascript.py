@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -22,12 +23,15 @@ RUNTIME = "./formula-runtime.js"
 
 # What may stand as a name in Python and not in a JavaScript module, or is taken by the emitted code itself.
 _RESERVED = frozenset(
-    """
-    arguments await break case catch class const continue debugger default delete do else enum eval export
-    extends false finally for function if implements import in instanceof interface let new null package
-    private protected public py return static super switch this throw true try typeof undefined var void
-    while with yield NaN Infinity PARAMETERS
-    """.split()
+    re.findall(
+        r"\w+",
+        """
+        arguments await break case catch class const continue debugger default delete do else enum eval export
+        extends false finally for function if implements import in instanceof interface let new null package
+        private protected public py return static super switch this throw true try typeof undefined var void
+        while with yield NaN Infinity PARAMETERS
+        """,
+    )
 )
 _CONDITIONAL, _OR, _AND, _EQUAL, _ORDER, _SUM, _PRODUCT, _UNARY, _ATOM = range(9)
 _OPERATORS = {"+": _SUM, "-": _SUM, "*": _PRODUCT}
@@ -66,16 +70,10 @@ def to_module(functions: Iterable[Callable[..., Any]], runtime: str = RUNTIME) -
 def _needed(formula: Formula) -> Iterator[Formula]:
     """The formulas that a formula calls, directly or not, before itself."""
     for value in tree.expressions(formula.body):
-        for part in _walk(value):
+        for part in tree.walk(value):
             if isinstance(part, tree.Apply):
                 yield from _needed(part.formula)
     yield formula
-
-
-def _walk(value: Expression) -> Iterator[Expression]:
-    yield value
-    for part in tree.children(value):
-        yield from _walk(part)
 
 
 def _function(formula: Formula) -> str:

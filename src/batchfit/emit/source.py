@@ -113,7 +113,7 @@ class _Reader:
         try:
             hints = typing.get_type_hints(self.function)
         except NameError as error:
-            raise self.refusal(self.node, f"a type hint that cannot be read: {error}")
+            raise self.refusal(self.node, f"a type hint that cannot be read: {error}") from None
         parameters = [*given.posonlyargs, *given.args, *given.kwonlyargs]
         for parameter in parameters:
             kind = self.kind(parameter, hints.get(parameter.arg), f"parameter {parameter.arg}")
@@ -161,7 +161,7 @@ class _Reader:
             return "number"
         if typing.get_origin(hint) is tuple and Ellipsis not in typing.get_args(hint):
             return tuple(self.kind(node, part, what) for part in typing.get_args(hint))
-        if isinstance(hint, type) and _fields(hint):
+        if isinstance(hint, type) and fields_of(hint):
             return hint
         raise self.refusal(node, f"{what} is of a type that formulas do not have: {hint}")
 
@@ -212,7 +212,7 @@ class _Reader:
             raise self.refusal(node, "an assignment to several names that does not give each one value")
         for name, kind in zip(names, kinds, strict=True):
             self.bind(node, name, kind)
-        return tree.Unpack(tuple(names), _fields(of) if isinstance(of, type) else (), value)
+        return tree.Unpack(tuple(names), fields_of(of) if isinstance(of, type) else (), value)
 
     def bind(self, node: ast.AST, name: str, kind: Kind) -> None:
         if self.kinds.setdefault(name, kind) != kind:
@@ -315,7 +315,7 @@ class _Reader:
             return self.constant(node, self.member(node, module, node.attr), node.attr)
         of = self.value(node.value)
         kind = kind_of(of)
-        fields = _fields(kind) if isinstance(kind, type) else ()
+        fields = fields_of(kind) if isinstance(kind, type) else ()
         if node.attr not in fields:
             raise self.refusal(node, f"the attribute {node.attr}")
         index = fields.index(node.attr)
@@ -349,7 +349,7 @@ class _Reader:
         called = self.called(node.func)
         if called is sum:
             return self.sum(node)
-        if isinstance(called, type) and _fields(called):
+        if isinstance(called, type) and fields_of(called):
             return self.record(node, called)
         if isinstance(called, types.FunctionType):
             formula = _load(called, self.callers)
@@ -393,10 +393,10 @@ class _Reader:
             bound = inspect.signature(called).bind(*map(self.value, node.args), **given).arguments
             return tuple(bound[name] if name in bound else defaults[name] for name in names)
         except (TypeError, KeyError) as error:
-            raise self.refusal(node, f"a call of {ast.unparse(node.func)}: {error}")
+            raise self.refusal(node, f"a call of {ast.unparse(node.func)}: {error}") from None
 
     def record(self, node: ast.Call, record: type) -> tree.Group:
-        fields = _fields(record)
+        fields = fields_of(record)
         items = self.arguments(node, record, fields, {})
         for item, kind in zip(items, _parts(record), strict=True):
             self.expect(node, item, kind)
@@ -442,7 +442,7 @@ def _is_union(hint: Any) -> bool:
     return typing.get_origin(hint) in (types.UnionType, typing.Union)
 
 
-def _fields(record: type) -> tuple[str, ...]:
+def fields_of(record: type) -> tuple[str, ...]:
     """The fields of a NamedTuple or a dataclass, none for any other type."""
     if issubclass(record, tuple):
         return tuple(getattr(record, "_fields", ()))
@@ -455,7 +455,7 @@ def _parts(kind: Kind) -> tuple[Kind, ...]:
     """The kinds of the values that a tuple or record holds."""
     if isinstance(kind, type):
         hints = typing.get_type_hints(kind)
-        return tuple("truth" if hints[field] is bool else "number" for field in _fields(kind))
+        return tuple("truth" if hints[field] is bool else "number" for field in fields_of(kind))
     return kind if isinstance(kind, tuple) else ()
 
 

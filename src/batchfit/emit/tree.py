@@ -5,7 +5,7 @@ Whatever is in a tree can be printed; whatever cannot never becomes one (`emit.s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -217,6 +217,21 @@ def children(value: Expression) -> tuple[Expression, ...]:
             return several
         case Sum(start=start, stop=stop, step=step, term=term, condition=condition):
             return (start, stop, step, term) if condition is None else (start, stop, step, term, condition)
+
+
+def walk(value: Expression) -> Iterator[Expression]:
+    """An expression and all that it is made of."""
+    yield value
+    for part in children(value):
+        yield from walk(part)
+
+
+def names(value: Expression) -> set[str]:
+    """The names that an expression needs a value for."""
+    if isinstance(value, Name):
+        return {value.name}
+    found = {name for part in children(value) for name in names(part)}
+    return found - {value.variable} if isinstance(value, Sum) else found
 
 
 def rebuild(value: Expression, change: Callable[[Expression], Expression]) -> Expression:
