@@ -28,7 +28,8 @@ def expand(formula: Formula, shown: Collection[str], values: Values | None = Non
     With `values` for the parameters, every choice is replaced by the branch that is taken. Raises EmitError
     where a shown local is given more than one value.
     """
-    return _Expander(formula, frozenset(shown) - {p.name for p in formula.parameters}, values).expanded()
+    locals_ = tree.assigned(formula.body) - {p.name for p in formula.parameters}
+    return _Expander(formula, frozenset(locals_.intersection(shown)), values).expanded()
 
 
 class _Expander:

@@ -77,7 +77,7 @@ def _needed(formula: Formula) -> Iterator[Formula]:
 
 
 def _function(formula: Formula) -> str:
-    own = {parameter.name for parameter in formula.parameters} | _assigned(formula.body)
+    own = {parameter.name for parameter in formula.parameters} | tree.assigned(formula.body)
     for called in {f.name for f in _needed(formula)} - {formula.name}:
         if called in own:
             raise EmitError(formula.file, formula.line, f"a name of its own that hides the formula {called}")
@@ -90,23 +90,10 @@ def _function(formula: Formula) -> str:
     if formula.summary:
         lines.append(f"/** {formula.summary.replace('*/', '* /')} */")
     lines.append(f"export function {_name(formula.name)}({', '.join(parameters)}) {{")
-    if locals_ := sorted(_assigned(formula.body) - {parameter.name for parameter in formula.parameters}):
+    if locals_ := sorted(tree.assigned(formula.body) - {parameter.name for parameter in formula.parameters}):
         lines.append(f"  let {', '.join(map(_name, locals_))};")
     lines += [f"  {line}" for line in _block(formula.body)]
     return "\n".join([*lines, "}"])
-
-
-def _assigned(body: tuple[Statement, ...]) -> set[str]:
-    names: set[str] = set()
-    for statement in body:
-        match statement:
-            case tree.Assign(name=name):
-                names.add(name)
-            case tree.Unpack(names=several):
-                names.update(several)
-            case tree.Branch(then=then, otherwise=otherwise):
-                names |= _assigned(then) | _assigned(otherwise)
-    return names
 
 
 def _name(name: str) -> str:

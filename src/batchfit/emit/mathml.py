@@ -12,7 +12,10 @@ _FUNCTION_APPLICATION = "<mo>&#x2061;</mo>"
 
 def math(layout: Layout, *, display: str) -> str:
     """A `<math>` element. `display` is "block" for one on its own line, else "inline"."""
-    return f'<math display="{display}" dir="ltr">{_row(layout)}</math>'
+    size = (
+        "" if display == "block" else ' displaystyle="true"'
+    )  # fractions as large as on a line of their own
+    return f'<math display="{display}"{size} dir="ltr">{_row(layout)}</math>'
 
 
 def _row(layout: Layout) -> str:
@@ -32,8 +35,10 @@ def _one(layout: Layout) -> str:
             return _element("mi", escape(base))
         case notation.Letter(base=base, subscript=subscript):
             return _element("msub", _element("mi", escape(base)) + _element("mi", escape(subscript)))
-        case notation.Sign(text=text, prefix=True):
+        case notation.Sign(text=text, place="prefix"):
             return f'<mo form="prefix">{escape(text)}</mo>'
+        case notation.Sign(text=text, place="leading"):
+            return f'<mo lspace="0">{escape(text)}</mo>'
         case notation.Sign(text=text) if text.isalpha():
             return f'<mo lspace="0.3em" rspace="0.3em">{escape(text)}</mo>'
         case notation.Sign(text=text):

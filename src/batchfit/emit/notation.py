@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from batchfit.emit import tree
 from batchfit.emit.errors import EmitError
@@ -72,10 +72,10 @@ class Letter:
 
 @dataclass(frozen=True)
 class Sign:
-    """An operator; `prefix` where it stands before one operand."""
+    """An operator: between two operands, as a "prefix" before one, or "leading" a line that goes on."""
 
     text: str
-    prefix: bool = False
+    place: Literal["between", "prefix", "leading"] = "between"
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Notation:
             case tree.Negative(operand=tree.Binary("//", tree.Negative(operand=above), below)):
                 return Fenced("⌈", self._fraction(above, below), "⌉"), _ATOM  # Python's usual way to round up
             case tree.Negative(operand=operand):
-                return Row((Sign("−", prefix=True), self.layout(operand, _PRODUCT))), _SUM
+                return Row((Sign("−", "prefix"), self.layout(operand, _PRODUCT))), _SUM
             case tree.Binary(operator=operator, left=left, right=right):
                 return self._binary(operator, left, right)
             case tree.Comparison(operators=operators, operands=operands):
@@ -209,7 +209,7 @@ class Notation:
         shown = self.show(name, abs(value))
         figure = Figure(shown.number, shown.unit)
         if value < 0:
-            return Row((Sign("−", prefix=True), figure)), _SUM
+            return Row((Sign("−", "prefix"), figure)), _SUM
         return figure, _PRODUCT if shown.unit else _ATOM
 
     def _name(self, name: str) -> tuple[Layout, int]:

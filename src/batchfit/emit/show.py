@@ -114,10 +114,9 @@ class _Sheet:
 
     def formula_lines(self) -> list[Layout]:
         expanded = expand(self.formula, self.symbols)
-        lines: list[Layout] = [
-            Row((letter(each.symbol), Sign("="), self.in_letters.layout(each.value)))
-            for each in self.results(expanded.result)
-        ]
+        lines: list[Layout] = []
+        for each in self.results(expanded.result):
+            lines.append(Row((letter(each.symbol), Sign("="), self.in_letters.layout(each.value))))
         for name, value in expanded.where:
             equation = (letter(self.symbols[name]), Sign("="), self.in_letters.layout(value))
             lines.append(Row((Word(self.style.where), *equation)))
@@ -140,12 +139,12 @@ class _Sheet:
         found = evaluate(equation.value, known)
         letters = self.in_letters.layout(equation.value)
         numbers, answer = in_numbers.layout(equation.value), in_numbers.figure(equation.name, found)
-        equals = Sign("=" if self.show(equation.name, abs(found)).exact else "≈")
+        equals = "=" if self.show(equation.name, abs(found)).exact else "≈"
         steps: list[Layout] = [Row((letter(equation.symbol), Sign("="), letters))]
         if numbers not in (letters, answer):
-            steps.append(Row((Sign("="), numbers)))
+            steps.append(Row((Sign("=", "leading"), numbers)))
         if answer != letters:
-            steps.append(Row((equals, answer)))
+            steps.append(Row((Sign(equals, "leading"), answer)))
         return steps
 
     @cached_property
@@ -153,7 +152,11 @@ class _Sheet:
         return Notation(self.formula, self.symbols, self.style, self.show)
 
     def results(self, value: Expression) -> list[_Equation]:
-        """An equation for each value that the formula gives and `result` has a symbol for."""
+        """An equation for each value that the formula gives and `result` has a symbol for; but none for a
+        local of the same symbol, which has its own line."""
+        return [e for e in self.all_results(value) if self.in_letters.layout(e.value) != letter(e.symbol)]
+
+    def all_results(self, value: Expression) -> list[_Equation]:
         kind, result = self.formula.returns, self.result
         match result:
             case str() | tuple() if kind == "number":

@@ -45,7 +45,9 @@ def _row(parts: tuple[Layout, ...]) -> str:
         shown = text(part)
         if line and not line.endswith("\N{WORD JOINER}") and shown not in (",", ";"):
             line += " "
-        line += shown + ("\N{WORD JOINER}" if isinstance(part, notation.Sign) and part.prefix else "")
+        line += shown + (
+            "\N{WORD JOINER}" if isinstance(part, notation.Sign) and part.place == "prefix" else ""
+        )
     return line.replace("\N{WORD JOINER}", "")
 
 

@@ -264,6 +264,20 @@ def rebuild(value: Expression, change: Callable[[Expression], Expression]) -> Ex
             )
 
 
+def assigned(body: tuple[Statement, ...]) -> set[str]:
+    """The names that statements give a value, on any path."""
+    found: set[str] = set()
+    for statement in body:
+        match statement:
+            case Assign(name=name):
+                found.add(name)
+            case Unpack(names=several):
+                found.update(several)
+            case Branch(then=then, otherwise=otherwise):
+                found |= assigned(then) | assigned(otherwise)
+    return found
+
+
 def expressions(body: tuple[Statement, ...]) -> list[Expression]:
     """The expressions that stand in statements, those of both branches included."""
     found: list[Expression] = []
