@@ -44,13 +44,18 @@ class Shelf(click.Group):
 def calculator_command(calculator: Calculator) -> click.Command:
     """The command of one calculator: an option for each of its fields."""
 
-    def run(lang: str, as_json: bool, **typed: str | None) -> None:
+    def run(lang: str, as_json: bool, explain: bool, **typed: str | None) -> None:
         readings = read_inputs(calculator, typed, lang)
         results = calculator.evaluate({name: reading.value for name, reading in readings.items()})
         if as_json:
             click.echo(json.dumps(results.as_json(calculator), indent=2))
         else:
             click.echo(render(calculator, readings, results.outputs, results.choices, lang))
+            if explain:
+                # The printer of formulas costs more to import than all the rest: only who asks for it pays.
+                from batchfit.cli._formulas import formulas
+
+                click.echo("\n" + formulas(calculator, results, size_unit(calculator, readings), lang))
 
     options: list[click.Parameter] = [_option(calculator, name) for name in _names(calculator)]
     return click.Command(
@@ -89,6 +94,14 @@ def read_inputs(calculator: Calculator, typed: dict[str, str | None], lang: str)
     return readings
 
 
+def size_unit(calculator: Calculator, readings: dict[str, Reading]) -> str:
+    """The unit that results in bytes are shown in: the one that the first size was typed in, or GB."""
+    for name, reading in readings.items():
+        if calculator.field(name).kind == "bytes":
+            return reading.unit
+    return "GB"
+
+
 def render(
     calculator: Calculator,
     readings: dict[str, Reading],
@@ -101,8 +114,7 @@ def render(
     units = {
         name: reading.unit for name, reading in readings.items() if calculator.field(name).kind == "bytes"
     }
-    # A result in bytes is shown in the unit that the sizes were typed in.
-    units |= {o.name: unit for o in calculator.outputs if o.kind == "bytes" for unit in [*units.values()][:1]}
+    units |= {o.name: size_unit(calculator, readings) for o in calculator.outputs if o.kind == "bytes"}
     words = all_in_words(calculator, values, lang, units)
 
     panel = Panel(translate(calculator.answer, lang).format(**words))

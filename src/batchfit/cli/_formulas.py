@@ -1,0 +1,36 @@
+"""A calculator's formulas with the numbers put in, as text for the terminal."""
+
+from __future__ import annotations
+
+from batchfit.calculator import Calculator, Results
+from batchfit.emit import to_text
+from batchfit.emit.notation import Quantity
+from batchfit.numbers import format_number
+from batchfit.wording import size
+
+
+def formulas(calculator: Calculator, results: Results, unit: str, lang: str) -> str:
+    """A line for each output: "E = b · a · g = 4 · 8 · 1 = 32". Sizes are shown in `unit`."""
+    values = {**results.inputs, **results.outputs}
+    outputs = {output.name: output for output in calculator.outputs}
+    symbols = {record.name: record.symbol for record in (*calculator.all_fields, *calculator.outputs)}
+    sizes = {
+        record.name for record in (*calculator.all_fields, *calculator.outputs) if record.kind == "bytes"
+    }
+
+    def show(name: str | None, value: float) -> Quantity:
+        if name in sizes:
+            return Quantity(size(value, unit, lang), unit)
+        return Quantity(format_number(value, lang))
+
+    return "\n".join(
+        "  "
+        + to_text(
+            output.formula,
+            {name: symbols[name] for name in output.parameters},
+            output.symbol,
+            {name: values[name] for name in output.parameters},
+            show=show,
+        )
+        for output in calculator.outputs
+    )
