@@ -12,11 +12,9 @@ from batchfit.wording import size
 def formulas(calculator: Calculator, results: Results, unit: str, lang: str) -> str:
     """A line for each output: "E = b · a · g = 4 · 8 · 1 = 32". Sizes are shown in `unit`."""
     values = {**results.inputs, **results.outputs}
-    outputs = {output.name: output for output in calculator.outputs}
-    symbols = {record.name: record.symbol for record in (*calculator.all_fields, *calculator.outputs)}
-    sizes = {
-        record.name for record in (*calculator.all_fields, *calculator.outputs) if record.kind == "bytes"
-    }
+    records: list[Field | Output] = [*calculator.all_fields, *calculator.outputs]
+    symbols = {record.name: record.symbol for record in records}
+    sizes = {record.name for record in records if record.kind == "bytes"}
 
     def show(name: str | None, value: float) -> Quantity:
         if name in sizes:

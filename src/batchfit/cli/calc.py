@@ -63,6 +63,7 @@ def calculator_command(calculator: Calculator) -> click.Command:
         params=[
             *options,
             lang_option(),
+            click.Option(["--explain"], is_flag=True, help="Show the formulas with the numbers put in."),
             click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
         ],
         callback=run,
