@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from batchfit.calculator import Calculator, Results
+from decimal import Decimal
+
+from batchfit.calculator import Calculator, Output, Results
 from batchfit.emit import to_text
 from batchfit.emit.notation import Quantity
+from batchfit.fields import Field
 from batchfit.numbers import format_number
+from batchfit.units import to_bytes
 from batchfit.wording import size
 
 
@@ -18,7 +22,8 @@ def formulas(calculator: Calculator, results: Results, unit: str, lang: str) -> 
 
     def show(name: str | None, value: float) -> Quantity:
         if name in sizes:
-            return Quantity(size(value, unit, lang), unit)
+            shown = size(value, unit, "en").replace(",", "")
+            return Quantity(size(value, unit, lang), unit, exact=to_bytes(Decimal(shown), unit) == value)
         return Quantity(format_number(value, lang))
 
     return "\n".join(
