@@ -10,14 +10,18 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from batchfit.batch import Batch as Batch
     from batchfit.errors import BadInput as BadInput
+    from batchfit.profile import MemoryProfile as MemoryProfile
+    from batchfit.trace.run import trace as trace
 
 #: Where each public name lives. Looked up lazily so that `import batchfit` costs next to nothing.
 _HOMES = {
     "Batch": "batchfit.batch",
     "BadInput": "batchfit.errors",
+    "MemoryProfile": "batchfit.profile",
+    "trace": "batchfit.trace",
 }
 
-__all__ = ["BadInput", "Batch", "__version__"]
+__all__ = ["BadInput", "Batch", "MemoryProfile", "__version__", "trace"]
 
 
 def __getattr__(name: str) -> object:

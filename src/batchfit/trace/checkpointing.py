@@ -1,0 +1,97 @@
+"""Activation checkpointing: which blocks of a model recompute their activations in backward."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+from batchfit.errors import BadInput
+
+_aten = torch.ops.aten
+
+#: What selective checkpointing keeps, after torchtitan: results that are expensive to compute again for their size.
+_KEPT = {
+    _aten.mm.default,
+    _aten._scaled_dot_product_flash_attention.default,
+    _aten._scaled_dot_product_efficient_attention.default,
+    _aten._scaled_dot_product_cudnn_attention.default,
+    _aten.convolution.default,
+}
+
+
+def checkpoint_blocks(model: nn.Module, kind: str) -> None:
+    """Makes `model`'s repeated blocks recompute in backward: "full" keeps only each block's input, "selective" also
+    every second matrix product and attention's result. "none" leaves what the model's own code does.
+
+    Models of transformers know their blocks; of others they are the children of lists and sequences of alike
+    modules. Raises BadInput where the model has no such blocks.
+    """
+    if kind == "none":
+        return
+    if kind == "full" and getattr(model, "supports_gradient_checkpointing", False):
+        enable: Any = (
+            getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        )
+        enable({"use_reentrant": False})
+        return
+    blocks = repeated_blocks(model)
+    if not blocks:
+        raise BadInput(
+            "checkpointing",
+            "{kind} needs repeated blocks, and {model} has none (a ModuleList or Sequential of alike modules)",
+            kind=kind,
+            model=type(model).__name__,
+        )
+    contexts = None if kind == "full" else _selective
+    for block in blocks:
+        block.forward = _checkpointed(block.forward, contexts)
+
+
+def repeated_blocks(model: nn.Module) -> list[nn.Module]:
+    """The outermost modules that stand in a ModuleList or Sequential beside others of their class."""
+    found: list[nn.Module] = []
+
+    def visit(module: nn.Module) -> None:
+        children = list(module.children())
+        kinds = {type(child) for child in children}
+        alike = isinstance(module, (nn.ModuleList, nn.Sequential)) and len(children) > 1 and len(kinds) == 1
+        # A list of plain layers is no list of blocks: recomputing one linear layer saves nothing.
+        if alike and any(True for _ in children[0].children()):
+            found.extend(children)
+            return
+        for child in children:
+            visit(child)
+
+    visit(model)
+    return found
+
+
+def _checkpointed(forward: Callable[..., Any], contexts: Callable[[], Any] | None) -> Callable[..., Any]:
+    options: dict[str, Any] = {} if contexts is None else {"context_fn": contexts}
+
+    @functools.wraps(forward)
+    def recomputed(*args: Any, **kwargs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return forward(*args, **kwargs)
+        return checkpoint(forward, *args, use_reentrant=False, **options, **kwargs)
+
+    return recomputed
+
+
+def _selective() -> Any:
+    """A fresh policy for each block and pass: it counts the matrix products to keep every second one."""
+    counts = {True: 0, False: 0}
+
+    def policy(context: Any, operator: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        if operator is _aten.mm.default:
+            counts[context.is_recompute] += 1
+            if counts[context.is_recompute] % 2 == 0:
+                return CheckpointPolicy.PREFER_RECOMPUTE
+        return CheckpointPolicy.MUST_SAVE if operator in _KEPT else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)

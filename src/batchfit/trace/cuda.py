@@ -1,0 +1,73 @@
+"""Composite operations that PyTorch takes apart differently on CUDA: attention, dropout, softmax out of half precision.
+
+Each stands, while a trace runs, where PyTorch's own composite kernel stands, so calls out of Python and out of other
+composite operations all find it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from batchfit.trace.attention import scaled_dot_product_attention
+from batchfit.trace.tracker import Kernel, Tracker
+
+_aten = torch.ops.aten
+
+
+class CudaComposites:
+    """A context in which composite operations are taken apart as on CUDA, watched by `tracker`."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+
+    def __enter__(self) -> CudaComposites:
+        self._library = torch.library.Library("aten", "IMPL")
+        with warnings.catch_warnings():
+            # "Overriding a previously registered kernel" is what we mean to do.
+            warnings.simplefilter("ignore")
+            for operator, kernel in _KERNELS.items():
+                self._library.impl(operator, kernel, "CompositeImplicitAutograd")
+                self._tracker.stand_in(operator, Kernel(kernel, called=lambda: True))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._library._destroy()
+
+
+def _dropout(input: Tensor, p: float, train: bool) -> Tensor:  # noqa: A002
+    """at::dropout (ATen/native/Dropout.cpp): on CUDA one fused kernel, whose mask takes a byte an element."""
+    if p == 0 or not train or not input.numel():
+        return input
+    if p == 1:
+        return input.mul(torch.zeros((), dtype=input.dtype, device=input.device))
+    dropped: Tensor = _aten.native_dropout(input, p, True)[0]
+    return dropped
+
+
+def _softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:  # noqa: A002
+    """at::softmax (ATen/native/SoftMax.cpp): on CUDA from half to float in one kernel, without a float copy first."""
+    return _normalised(_aten._softmax, input, dim, dtype)
+
+
+def _log_softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:  # noqa: A002
+    """at::log_softmax: as at::softmax."""
+    return _normalised(_aten._log_softmax, input, dim, dtype)
+
+
+def _normalised(kernel: Any, input: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:  # noqa: A002
+    if input.is_meta and input.dtype is torch.float16 and dtype is torch.float32:
+        return kernel(input, dim, True)  # type: ignore[no-any-return]
+    return kernel(input if dtype is None else input.to(dtype), dim, False)  # type: ignore[no-any-return]
+
+
+_KERNELS: dict[Any, Callable[..., Any]] = {
+    _aten.dropout.default: _dropout,
+    _aten.softmax.int: _softmax,
+    _aten.log_softmax.int: _log_softmax,
+    _aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
+}

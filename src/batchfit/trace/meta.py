@@ -1,0 +1,280 @@
+"""Runs operations on meta tensors, which have shapes and no data: the GPU we pretend to have.
+
+PyTorch's fake tensors do the same at some 50 to 100 microseconds an operation, and many meta kernels are written
+in Python and cost several hundred. A training step repeats few distinct operations (twelve alike layers, each
+twice a step), so the shape of a result is looked up when the same operation has met the same inputs before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from batchfit.trace.errors import DataNeeded
+from batchfit.trace.known import KnownValues, small
+
+_META = torch.device("meta")
+_CPU = torch.device("cpu")
+
+#: What is remembered of one result: a new tensor's size, stride and type, or nothing for None.
+_Spec = tuple[torch.Size, tuple[int, ...], torch.dtype] | None
+
+_Operator = Any
+
+
+class _Traits:
+    """What an operator's schema says of its results."""
+
+    __slots__ = ("data_dependent", "device_at", "fresh", "in_place", "random", "tensor_free", "written")
+
+    def __init__(self, func: _Operator) -> None:
+        schema = func._schema
+        returns = schema.returns
+        tags = func.tags
+        self.data_dependent = (
+            torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
+        )
+        self.random = torch.Tag.nondeterministic_seeded in tags
+        self.written = [i for i, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write]
+        #: Every result is a new tensor. `_unsafe_view` and its like say so too, but are views in truth.
+        self.fresh = (
+            bool(returns)
+            and not self.written
+            and all(r.alias_info is None and str(r.type) in ("Tensor", "Optional[Tensor]") for r in returns)
+            and not func.name().startswith(("aten::_unsafe_view", "aten::_reshape_alias", "aten::lift"))
+        )
+        #: The result is the first argument, written to.
+        self.in_place = (
+            len(returns) == 1
+            and self.written == [0]
+            and returns[0].alias_info is not None
+            and not func.name().startswith(
+                (
+                    "aten::resize",
+                    "aten::set_",
+                    "aten::as_strided",
+                    "aten::t_",
+                    "aten::transpose_",
+                    "aten::squeeze_",
+                    "aten::unsqueeze_",
+                    "aten::detach_",
+                )
+            )
+        )
+        self.device_at = next((i for i, a in enumerate(schema.arguments) if a.name == "device"), None)
+        self.tensor_free = not any("Tensor" in str(a.type) for a in schema.arguments)
+
+
+class MetaDevice:
+    """Executes operations as a device would, on meta tensors.
+
+    Tensors made without a device, or on the CPU, stay real and belong to the host, as with a true GPU; with
+    `host=False` (a run on the CPU, where there is nothing else) they are on the device too. Small tensors that
+    follow from known values are known.
+    """
+
+    def __init__(self, host: bool = True) -> None:
+        self.host = host
+        self.known = KnownValues()
+        self._traits: dict[_Operator, _Traits] = {}
+        self._specs: dict[tuple[Any, ...], tuple[_Spec, ...]] = {}
+        self._off_device: set[int] = set()
+
+    def on_device(self, tensor: torch.Tensor) -> bool:
+        """Whether `tensor` is in the GPU's memory."""
+        return tensor.is_meta and tensor.untyped_storage()._cdata not in self._off_device
+
+    def forget(self, address: int) -> None:
+        """The storage at `address` is gone."""
+        self.known.forget(address)
+        self._off_device.discard(address)
+
+    def bring(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A real tensor as it is on the device: a meta tensor of the same layout, its value known if it is small."""
+        with torch.no_grad():
+            there = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=_META)
+        if small(tensor):
+            self.known.learn(there, tensor)
+        return there
+
+    def __call__(self, func: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        traits = self._traits.get(func)
+        if traits is None:
+            traits = self._traits[func] = _Traits(func)
+        if traits.tensor_free:
+            return self._make(func, traits, args, kwargs)
+        tensors = _Tensors(args, kwargs)
+        if tensors.real and not tensors.meta and not self._moves(func, kwargs):
+            return func(*args, **kwargs)
+        if tensors.real:
+            args, kwargs = self._mixed(args, kwargs)
+            tensors = _Tensors(args, kwargs)
+        if self._follows(traits, tensors):
+            return self._run_known(func, traits, args, kwargs, tensors)
+        if traits.written:
+            for index in traits.written:
+                self._spoil(
+                    args[index] if index < len(args) else kwargs.get(func._schema.arguments[index].name)
+                )
+        if traits.data_dependent:
+            return self._data_dependent(func, traits, args, kwargs)
+        return self._run(func, traits, args, kwargs, tensors)
+
+    def _run(
+        self,
+        func: _Operator,
+        traits: _Traits,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: _Tensors,
+    ) -> Any:
+        """The operation on meta tensors alone, by memory where it can be."""
+        if not (traits.fresh or traits.in_place) or not tensors.hashable:
+            return func(*args, **kwargs)
+        key = (func, *tensors.key)
+        specs = self._specs.get(key)
+        if specs is None:
+            out = func(*args, **kwargs)
+            self._remember(key, traits, out, tensors.meta)
+            return out
+        if traits.in_place:
+            return args[0]
+        made = tuple(
+            None if s is None else torch.empty_strided(s[0], s[1], dtype=s[2], device=_META) for s in specs
+        )
+        return made if len(func._schema.returns) > 1 else made[0]
+
+    def _remember(self, key: tuple[Any, ...], traits: _Traits, out: Any, inputs: list[torch.Tensor]) -> None:
+        if traits.in_place:
+            self._specs[key] = ()
+            return
+        results = out if isinstance(out, tuple) else (out,)
+        storages = {t.untyped_storage()._cdata for t in inputs}
+        specs: list[_Spec] = []
+        for result in results:
+            if result is None:
+                specs.append(None)
+                continue
+            if not result.is_meta or result.storage_offset() or result.untyped_storage()._cdata in storages:
+                return
+            storages.add(result.untyped_storage()._cdata)
+            specs.append((result.size(), result.stride(), result.dtype))
+        self._specs[key] = tuple(specs)
+
+    def _make(self, func: _Operator, traits: _Traits, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A factory: its result is on the device if it was asked for there, or if there is nothing else."""
+        device = kwargs.get("device")
+        if traits.device_at is None or (self.host and (device is None or device.type != "meta")):
+            return func(*args, **kwargs)
+        out = func(*args, **{**kwargs, "device": _META})
+        if isinstance(out, torch.Tensor) and small(out):
+            self.known.learn(out, func(*args, **{**kwargs, "device": _CPU}))
+        return out
+
+    def _moves(self, func: _Operator, kwargs: dict[str, Any]) -> bool:
+        device = kwargs.get("device")
+        return device is not None and device.type == "meta"
+
+    def _mixed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Real tensors among meta ones are brought over."""
+
+        def bring(value: Any) -> Any:
+            if isinstance(value, torch.Tensor) and not value.is_meta:
+                return self.bring(value)
+            if isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
+                return type(value)(bring(v) for v in value)
+            return value
+
+        return tuple(bring(a) for a in args), {k: bring(v) for k, v in kwargs.items()}
+
+    def _follows(self, traits: _Traits, tensors: _Tensors) -> bool:
+        known = self.known
+        return bool(known._contents) and not traits.random and all(known.knows(t) for t in tensors.meta)
+
+    def _run_known(
+        self,
+        func: _Operator,
+        traits: _Traits,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: _Tensors,
+    ) -> Any:
+        """All that the operation reads is known, so what it gives is: it runs twice, for shapes and for values."""
+        real_kwargs = {**self.known.values(kwargs)}
+        if "device" in kwargs and kwargs["device"] is not None:
+            real_kwargs["device"] = _CPU
+        real = func(*self.known.values(args), **real_kwargs)
+        if not isinstance(real, (torch.Tensor, list, tuple)):
+            return real
+        if traits.data_dependent:
+            return _map(self.bring, real)
+        made = self._run(func, traits, args, kwargs, tensors)
+        if traits.fresh:
+            for there, value in zip(_listed(made), _listed(real), strict=True):
+                if there is not None and small(there):
+                    self.known.learn(there, value)
+        return made
+
+    def _spoil(self, written: Any) -> None:
+        for tensor in written if isinstance(written, (list, tuple)) else (written,):
+            if isinstance(tensor, torch.Tensor):
+                self.known.spoil(tensor)
+
+    def _data_dependent(
+        self, func: _Operator, traits: _Traits, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if func is torch.ops.aten.index.Tensor or func is torch.ops.aten.index_put.default:
+            return func(args[0], [self._as_positions(i, func) for i in args[1]], *args[2:], **kwargs)
+        raise DataNeeded(func.name())
+
+    def _as_positions(self, index: torch.Tensor | None, func: _Operator) -> torch.Tensor | None:
+        if index is None or index.dtype not in (torch.bool, torch.uint8):
+            return index
+        if not self.known.knows(index):
+            raise DataNeeded(func.name())
+        return index
+
+
+class _Tensors:
+    """The tensors among an operation's arguments, and what its result's shape can depend on."""
+
+    __slots__ = ("hashable", "key", "meta", "real")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.meta: list[torch.Tensor] = []
+        self.real: list[torch.Tensor] = []
+        self.hashable = True
+        self.key: list[Any] = []
+        for value in args:
+            self._add(value)
+        for name, value in kwargs.items():
+            self.key.append(name)
+            self._add(value)
+
+    def _add(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            if value.is_meta:
+                self.meta.append(value)
+                self.key.append((value.size(), value.stride(), value.dtype))
+            else:
+                self.real.append(value)
+        elif isinstance(value, (list, tuple)):
+            self.key.append(len(value))
+            for item in value:
+                self._add(item)
+        else:
+            # 1, 1.0 and True are equal as keys and not as arguments.
+            self.key.append(type(value))
+            self.key.append(value)
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _map(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    return type(value)(_map(function, item) for item in value)

@@ -1,0 +1,83 @@
+"""What a person asks of a trace: how the step is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from batchfit.errors import BadInput
+
+#: Each precision: the type the weights are kept in, the type autocast computes in (None: no autocast).
+PRECISIONS: dict[str, tuple[torch.dtype, torch.dtype | None]] = {
+    "fp32": (torch.float32, None),
+    "bf16": (torch.bfloat16, None),
+    "fp16": (torch.float16, None),
+    "bf16-mixed": (torch.float32, torch.bfloat16),
+    "fp16-mixed": (torch.float32, torch.float16),
+}
+CHECKPOINTING = ("none", "full", "selective")
+ATTENTION = ("flash", "sdpa", "eager")
+
+#: Makes the optimizer for the parameters that are trained.
+OptimizerFactory = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The step as it is trained. Each default is what most people run.
+
+    `optimizer` is a name or a function from parameters to an optimizer; `max_grad_norm` clips gradients to this
+    norm (None: no clipping); `set_to_none` as in `zero_grad`; `ema` keeps a moving average of the weights.
+    """
+
+    precision: str = "bf16"
+    optimizer: str | OptimizerFactory = "adamw"
+    checkpointing: str = "none"
+    attention: str = "sdpa"
+    max_grad_norm: float | None = None
+    set_to_none: bool = True
+    ema: bool = False
+
+    def __post_init__(self) -> None:
+        _one_of("precision", self.precision, PRECISIONS)
+        _one_of("checkpointing", self.checkpointing, CHECKPOINTING)
+        _one_of("attention", self.attention, ATTENTION)
+        if self.max_grad_norm is not None and not self.max_grad_norm > 0:
+            raise BadInput(
+                "max_grad_norm", "must be above 0; you gave {given}", given=repr(self.max_grad_norm)
+            )
+
+    @property
+    def weights_dtype(self) -> torch.dtype:
+        """The type the weights are kept in."""
+        return PRECISIONS[self.precision][0]
+
+    @property
+    def autocast_dtype(self) -> torch.dtype | None:
+        """The type autocast computes in, None where there is no autocast."""
+        return PRECISIONS[self.precision][1]
+
+    def described(self) -> dict[str, Any]:
+        """The settings as a profile holds them."""
+        optimizer = self.optimizer
+        return {
+            "precision": self.precision,
+            "optimizer": optimizer
+            if isinstance(optimizer, str)
+            else getattr(optimizer, "__name__", repr(optimizer)),
+            "checkpointing": self.checkpointing,
+            "attention": self.attention,
+            "max_grad_norm": self.max_grad_norm,
+            "set_to_none": self.set_to_none,
+            "ema": self.ema,
+        }
+
+
+def _one_of(field: str, value: str, allowed: Collection[str]) -> None:
+    if value not in allowed:
+        raise BadInput(
+            field, "must be one of {allowed}; you gave {given}", allowed=", ".join(allowed), given=repr(value)
+        )
