@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from batchfit.errors import BadInput
+from batchfit.trace.timeline import BLOCK_BYTES
 
 MIB = 2**20
 
-#: Every block is a multiple of this many bytes (c10 `kMinBlockSize`).
-MIN_BLOCK = 512
 #: Requests up to this size come from the small pool (c10 `kSmallSize`).
 SMALL_REQUEST = 1 * MIB
 #: What the small pool asks the device for (c10 `kSmallBuffer`).
@@ -114,12 +113,12 @@ class AllocatorConfig:
         A multiple of 512; with `roundup_power2_divisions`, the next of the equal steps between the two
         powers of two around it (1200 bytes at 4 divisions: the steps are 1024, 1280, 1536, 1792, so 1280).
         """
-        if nbytes < MIN_BLOCK:
-            return MIN_BLOCK
+        if nbytes < BLOCK_BYTES:
+            return BLOCK_BYTES
         interval = min(max(nbytes.bit_length() - MIB.bit_length(), 0), POWER2_INTERVALS - 1)
         divisions = self.roundup_power2_divisions[interval]
-        if divisions <= 1 or nbytes <= MIN_BLOCK * divisions:
-            return -(-nbytes // MIN_BLOCK) * MIN_BLOCK
+        if divisions <= 1 or nbytes <= BLOCK_BYTES * divisions:
+            return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
         step = (1 << (nbytes.bit_length() - 1)) // divisions
         return -(-nbytes // step) * step
 
