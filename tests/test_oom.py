@@ -50,7 +50,7 @@ def advice(message: OutOfMemory, start: str) -> Advice:
 
 def test_there_are_enough_wordings() -> None:
     assert len(CASES) >= 25
-    assert {case["says"]["backend"] for case in CASES} == {"CUDA", "HIP", "XPU", "MPS", "CPU"}
+    assert {case["says"]["backend"] for case in CASES} == {"CUDA", "HIP", "XPU", "NPU", "MPS", "CPU"}
     assert len({case["says"]["origin"] for case in CASES}) >= 8
 
 
@@ -163,6 +163,7 @@ def test_a_limit_is_not_a_full_card() -> None:
     )
     assert "Raise the limit" in actions(message)
     assert "take a GPU" not in actions(message)
+    assert "other processes" not in actions(message)
 
 
 def test_a_request_larger_than_the_card() -> None:
@@ -488,7 +489,7 @@ def test_messages_without_numbers_say_where_to_look(name: str) -> None:
 def test_the_hosts_memory_is_not_the_gpus() -> None:
     for source in ("pytorch/pytorch#5434, title", "tensorflow/models#6450, title"):
         message = read(source)
-        assert "computer's own memory" in sentence(message)
+        assert "computer's own memory ran out" in sentence(message)
         assert [one.action for one in advise(message)] == ["Free memory of the computer, not of the GPU"]
     assert read_oom("RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.").origin == "host"
 

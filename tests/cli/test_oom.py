@@ -44,6 +44,13 @@ def test_the_bar_is_to_scale() -> None:
     assert len(bar) <= 96
 
 
+def test_no_bar_where_the_message_leaves_most_of_the_memory_open() -> None:
+    said = "GPU 0 has a total capacity of 23.70 GiB of which 1.27 GiB is free."
+    run = oom(pasted=f"CUDA out of memory. Tried to allocate 2.00 GiB. {said}")
+    assert "│" not in run.stdout
+    assert "free       1.27 GiB" in run.stdout
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["source"])
 def test_every_real_message_is_answered(case: dict[str, str]) -> None:
     run = oom(pasted=case["text"])

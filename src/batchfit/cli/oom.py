@@ -91,8 +91,8 @@ def as_text(messages: tuple[OutOfMemory, ...]) -> str:
         panel.row("▶ asked for" if drawing else "asked for", format_bytes(message.requested), _asked(message))
     for note in notes(message):
         panel.note(note)
-    head, *rest = panel.text().split("\n\n", 1)
-    return "\n\n".join([head, *([drawing] if drawing else []), *rest, changes(message)])
+    head, _, rest = panel.text().partition("\n\n")
+    return "\n\n".join(part for part in (head, drawing, rest, changes(message)) if part)
 
 
 def other_messages(messages: tuple[OutOfMemory, ...]) -> str:
@@ -104,10 +104,11 @@ def other_messages(messages: tuple[OutOfMemory, ...]) -> str:
 
 
 def bar(message: OutOfMemory, shown: tuple[Part, ...]) -> str:
-    """The GPU's memory to scale, and the request beyond it; empty where the message has too few numbers."""
+    """The GPU's memory to scale, and the request beyond it; empty where the message does not account for nearly
+    all of it, since a gap would look like something."""
     whole = message.limit if message.limited else message.capacity
     held = sum(part.size for part in shown)
-    if not whole or not shown or message.requested is None or message.spilled or held > 1.05 * whole:
+    if not whole or message.requested is None or not 0.9 * whole <= held <= 1.05 * whole:
         return ""
     width = min(shutil.get_terminal_size().columns, 100) - 4
     request = min(message.requested, whole // 2)

@@ -61,9 +61,18 @@ def with_traceback(message: OutOfMemory, before: str) -> OutOfMemory:
             activity, tensor = doing, tensor or making
         elif doing == "evaluation":
             activity = doing
+    if activity is None and tensor is None:
+        activity, tensor = _clue_in_code(before)
     if activity is None and tensor is not None:
         activity = "forward"
     return replace(message, activity=activity, tensor=tensor, where=where)
+
+
+def _clue_in_code(before: str) -> tuple[str | None, str | None]:
+    """What the last line of code shows, where only the end of a traceback was pasted."""
+    lines = [line for line in before.rpartition("\n")[0].splitlines() if re.search(r"\w", line)]
+    code = lines[-1] if lines else ""
+    return _clue(f" {code}") if re.search(r"[=(.]\w", code) else (None, None)
 
 
 def _clue(frame: str) -> tuple[str | None, str | None]:

@@ -98,7 +98,7 @@ def contexts_of_other_ranks(oom: OutOfMemory) -> tuple[tuple[int, int], ...]:
 
 def _other_processes(oom: OutOfMemory) -> Iterator[Advice]:
     held = oom.elsewhere
-    if held is None or contexts_of_other_ranks(oom) or oom.backend == "MPS" or oom.spilled:
+    if held is None or contexts_of_other_ranks(oom) or oom.limited or oom.spilled:
         return
     # What is left over without a list of processes has this process's own context in it.
     if not oom.others and oom.process is None:
@@ -106,7 +106,9 @@ def _other_processes(oom: OutOfMemory) -> Iterator[Advice]:
     short = oom.short_by
     if held < 2**30 and (short is None or not 0 < short <= held):
         return
-    tool = {"HIP": "rocm-smi --showpids", "XPU": "xpu-smi ps"}.get(oom.backend, "nvidia-smi")
+    tool = {"HIP": "rocm-smi --showpids", "XPU": "xpu-smi ps", "NPU": "npu-smi info"}.get(
+        oom.backend, "nvidia-smi"
+    )
     pids = [str(pid) for pid, size in oom.others if size >= 2**28]
     enough = " That alone would have been enough." if short is not None and 0 < short <= held else ""
     yield Advice(
@@ -271,7 +273,7 @@ def _model_load(oom: OutOfMemory) -> Iterator[Advice]:
             "It ran out while the weights were being put on the GPU, before any batch: 2 bytes a parameter in bf16, "
             "about 0.5 in 4 bits, 4 in fp32.",
             settings=(
-                "torch_dtype=torch.bfloat16",
+                "dtype=torch.bfloat16",
                 "BitsAndBytesConfig(load_in_4bit=True)",
                 "FSDP or ZeRO stage 3",
             ),
@@ -280,10 +282,10 @@ def _model_load(oom: OutOfMemory) -> Iterator[Advice]:
 
 def _larger_card(oom: OutOfMemory) -> Iterator[Advice]:
     short, capacity = oom.short_by, oom.capacity
-    if short is None or short <= 0 or capacity is None or oom.overflow or oom.limited or oom.backend == "MPS":
+    vendor = {"CUDA": "NVIDIA", "HIP": "AMD", "XPU": "Intel"}.get(oom.backend)
+    if vendor is None or short is None or short <= 0 or capacity is None or oom.overflow or oom.limited:
         return
     needed = capacity + short
-    vendor = {"HIP": "AMD", "XPU": "Intel"}.get(oom.backend, "NVIDIA")
     fitting = [
         g for g in load_gpus() if g.vendor == vendor and g.memory_bytes >= needed and "laptop" not in g.id
     ]
@@ -320,7 +322,7 @@ def _find_numbers(oom: OutOfMemory) -> Iterator[Advice]:
     }.get(oom.origin, "the driver refused an allocation")
     yield Advice(
         "See what holds the GPU just before the error",
-        f"This message has no numbers of its own: {what}. PyTorch's cache may hold nearly everything by then.",
+        f"This message does not say what holds it: {what}. PyTorch's cache may hold nearly everything by then.",
         commands=(tool,),
         settings={
             "jax": ("XLA_PYTHON_CLIENT_PREALLOCATE=false",),

@@ -95,6 +95,8 @@ _LIBRARIES = {
 
 def sentence(oom: OutOfMemory) -> str:
     """The message in one sentence: what was asked for, and why it was not there."""
+    if oom.origin == "host" and oom.requested is None:
+        return "A process was killed: most often because the computer's own memory ran out, not the GPU's."
     if oom.origin == "host":
         asked = f" when {format_bytes(oom.requested)} were asked for" if oom.requested else ""
         return f"The computer's own memory ran out{asked}, not the GPU's."

@@ -22,7 +22,7 @@ ROUNDING = int(0.005 * 2**30) + 1
 class OutOfMemory:
     """One message. Sizes are in bytes; `None` where the message does not say.
 
-    origin, backend     who refused, and on what: "CUDA", "HIP", "XPU", "MPS" or "CPU"
+    origin, backend     who refused, and on what: "CUDA", "HIP", "XPU", "NPU", "MPS" or "CPU"
     device, rank        the GPU's index as the process sees it; the rank that the log line names
     requested           the allocation that failed; `overflow` when its size is not even a possible one
     capacity, free      of the whole GPU, as the driver says

@@ -150,11 +150,12 @@ def _pytorch(found: re.Match[str], text: str) -> OutOfMemory:
     # Some Intel GPUs refuse any single block above 4 GB, whatever is free.
     one_block = bool(groups.get("block"))
     allocated = _find("SIZE (?:is )?(?:already )?allocated(?: by PyTorch)?", text)
-    reserved = _find("SIZE (?:reserved in total by PyTorch|cached)", text)
-    unallocated = _find("SIZE is reserved by PyTorch but unallocated", text)
+    reserved = _find("SIZE reserved in total by PyTorch", text)
+    # "cached", up to PyTorch 1.3, is what the allocator holds and no tensor uses.
+    unallocated = _find("SIZE (?:is reserved by PyTorch but unallocated|cached)", text)
     if unallocated is None and reserved is not None and allocated is not None:
         unallocated = max(0, reserved - allocated)
-    device = re.search(r"GPU\s+(\d+)", text)
+    device = re.search(r"[GN]PU\s+(\d+)", text)
     setting = re.search(r"(PYTORCH_(?:\w+_)?ALLOC_CONF)", text)
     message = OutOfMemory(
         origin="pytorch",
@@ -208,6 +209,19 @@ def _async_allocator(found: re.Match[str], text: str) -> OutOfMemory:
         limit=_find(r"user-supplied memory fraction\)\s*: SIZE", text),
         allocated=_find(r"Currently allocated\s*: SIZE", text),
         unallocated=0,
+    )
+
+
+def _expandable_segments(found: re.Match[str], text: str) -> OutOfMemory:
+    """The allocator's warning when a segment cannot grow; where compiled code fails, it is the only message."""
+    return OutOfMemory(
+        origin="pytorch",
+        backend="CUDA",
+        text="",
+        device=int(found["device"]),
+        requested=int(found["bytes"]),
+        free=int(found["free"]),
+        capacity=int(found["total"]),
     )
 
 
@@ -272,16 +286,21 @@ _WORDINGS = (
     _wording(r"MPS\ backend\ out\ of\ memory", _mps),
     _wording(r"Allocation\ on\ device\ (?P<device>\d*)\s+would\ exceed\ allowed\ memory", _async_allocator),
     _wording(
-        r"""(?: (?:(?P<backend>CUDA|HIP|XPU)\s+)? out\s+of\s+memory[.!]?\s+
+        r"""(?: (?:(?P<backend>CUDA|HIP|XPU|NPU)\s+)? out\s+of\s+(?:the\s+)?memory[.!]?\s+
               | (?P<block>Current\s+platform\s+can\s+NOT\s+allocate\s+memory\s+block)[^!]*!\s+ )?
             Tried\s+to\s+allocate\s+
             (?: more\s+than\s+1EB | \d[\d.,\s]*? \s* (?:bytes|[KMGTP]i?B) )
-            (?= \.? \s* \(?GPU | \s+memory )""",
+            (?= \.? \s* \(?[GN]PU | \s+memory )""",
         _pytorch,
     ),
     _wording(
-        r"(?P<backend>CUDA|HIP|XPU)\s+out\s+of\s+memory\.\s+Tried\s+to\s+allocate\s+\d[\d.,]*\s*(?:bytes|[KMGTP]i?B)",
+        r"(?P<backend>CUDA|HIP|XPU|NPU)\s+out\s+of\s+(?:the\s+)?memory\.\s+Tried\s+to\s+allocate\s+\d[\d.,]*\s*(?:bytes|[KMGTP]i?B)",
         _pytorch,
+    ),
+    _wording(
+        r"expandable_segments:\ memory\ mapping\ failed\ with\ OOM\ on\ device\ (?P<device>\d+)\s+"
+        r"while\ trying\ to\ map\s+(?P<bytes>\d+)\ bytes\s+\(free:\ (?P<free>\d+),\s+total:\ (?P<total>\d+)\)",
+        _expandable_segments,
     ),
     _wording(
         r"OOM\ when\ allocating\ tensor\ with\ shape\s*\[(?P<shape>[\d,\s]*)\]\s+and\ type\ (?P<dtype>\w+)"
@@ -313,8 +332,8 @@ _WORDINGS = (
     ),
     _wording(
         r"DataLoader\ worker\ \(pid(?:\(s\))?\s+[\d,\s]+\)\ is\ killed\ by\ signal:\ Killed"
-        r"|Out\ of\ memory:\ Killed\ process\ \d+"
-        r"|exit\s?code:?\s*(?:=\s*)?-9\b",
+        r"|Out\ of\ memory:\ Killed\ process\ \d+|memory\ allocation\ of\ (?P<bytes>\d+)\ bytes\ failed"
+        r"|exit\s?code\s*[:=]?\s*-9\b|Signal\ 9\ \(SIGKILL\)|signal\ SIGKILL|<Signals\.SIGKILL:\ 9>",
         _exact_bytes("host", "CPU"),
     ),
     _wording(
