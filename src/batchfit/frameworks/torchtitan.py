@@ -105,7 +105,9 @@ def _parallelism(settings: TrainingSettings) -> dict[str, Any]:
 
 
 def _notes(settings: TrainingSettings) -> list[Note]:
-    notes = elsewhere(settings, "nodes", "quantize", "lora_rank", "lora_targets")
+    notes = elsewhere(settings, "nodes")
+    adapters = ("lora_rank", "lora_targets", "quantize")
+    notes += [Note(name, "torchtitan trains every weight.") for name in adapters if getattr(settings, name)]
     notes.append(Note("model", "Add [model] with name and flavor, for example llama3 and 8B."))
     if settings.attention:
         notes.append(Note("attention", "The model's flavor chooses it; SDPA is the default."))

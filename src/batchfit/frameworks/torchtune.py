@@ -74,7 +74,7 @@ def _checkpointing(kind: str | None) -> bool | None:
 
 
 def _selective(settings: TrainingSettings) -> dict[str, Any]:
-    return {"ac_mode": "selective", "ac_option": 2} if settings.checkpointing == "selective" else {}
+    return {"ac_mode": "selective", "ac_option": "op"} if settings.checkpointing == "selective" else {}
 
 
 def _adapter(settings: TrainingSettings) -> dict[str, Any]:

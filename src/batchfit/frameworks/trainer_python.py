@@ -87,7 +87,7 @@ def _quantization(settings: TrainingSettings) -> list[str]:
 
 
 def _dtype(settings: TrainingSettings) -> str:
-    """Mixed precision keeps 32-bit weights; frozen quantized weights compute in the 16-bit type all the same."""
+    """Mixed precision keeps 32-bit weights; quantized ones are computed with in 16 bits all the same."""
     name = settings.precision or "bf16"
     if name.endswith("-mixed") and not settings.quantize:
         name = "fp32"

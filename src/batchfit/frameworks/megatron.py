@@ -1,0 +1,247 @@
+"""Megatron-LM: command-line arguments, as a shell script."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+from batchfit.errors import BadInput
+from batchfit.frameworks._reading import Reading, Section, file_format, keys_of, load
+from batchfit.frameworks._writing import Emitted, Note, commented, counts, elsewhere, head
+from batchfit.settings import TrainingSettings
+
+NAME = "megatron"
+TITLE = "Megatron-LM arguments"
+FILENAME = "megatron.sh"
+
+#: Megatron's Adam decays weights as AdamW does, in one fused kernel.
+_OPTIMIZERS = {"adamw-fused": "adam", "sgd": "sgd", "momentum": "sgd", "lion": "lion", "muon": "muon"}
+#: Its attention backends; "local" is its own unfused code.
+_ATTENTION = {"flash": "flash", "sdpa": "fused", "eager": "unfused"}
+_FSDP = {"zero2": "optim_grads", "zero3": "optim_grads_params", "fsdp": "optim_grads_params"}
+#: Sizes of the groups in which several GPUs share one replica.
+_SPLITS = ("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size")
+
+
+def emit(settings: TrainingSettings) -> Emitted:
+    """A bash script. Megatron is given the micro-batch and the global batch, and derives the steps."""
+    micro, steps = counts(settings, TITLE, whole_batch=True)
+    notes = _notes(settings, steps)
+    arguments = [
+        f"--micro-batch-size {micro}",
+        f"--global-batch-size {settings.batch}",
+        *([f"--seq-length {settings.seq_len}"] if settings.seq_len else []),
+        *_precision(settings.precision),
+        *_recompute(settings.checkpointing),
+        *_optimizer(settings.optimizer),
+        *_sharding(settings.sharding),
+        *([f"--attention-backend {_ATTENTION[settings.attention]}"] if settings.attention else []),
+    ]
+    nodes = settings.nodes or 1
+    lines = head(TITLE, settings, notes, "Put your model, data and schedule in MODEL_ARGS.")
+    script = (
+        "#!/usr/bin/env bash\n"
+        + commented(lines)
+        + f"GPUS_PER_NODE={settings.replicas_per_node}\nNUM_NODES={nodes}\n\nMEGATRON_ARGS=(\n"
+        + "".join(f"    {argument}\n" for argument in arguments)
+        + ")\n\n"
+        + "torchrun --nproc-per-node $GPUS_PER_NODE --nnodes $NUM_NODES \\\n"
+        + '    pretrain_gpt.py "${MODEL_ARGS[@]}" "${MEGATRON_ARGS[@]}"\n'
+    )
+    return Emitted(script, FILENAME, tuple(notes))
+
+
+def _precision(precision: str | None) -> list[str]:
+    return [f"--{precision[:4]}"] if precision and precision != "fp32" else []
+
+
+def _recompute(checkpointing: str | None) -> list[str]:
+    if checkpointing == "full":
+        return ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
+    return ["--recompute-granularity selective"] if checkpointing == "selective" else []
+
+
+def _optimizer(optimizer: str | None) -> list[str]:
+    if optimizer is None:
+        return []
+    name = _OPTIMIZERS.get(optimizer, "adam")
+    momentum = ["--sgd-momentum 0.0"] if optimizer == "sgd" else []
+    return [f"--optimizer {name}", *momentum]
+
+
+def _sharding(sharding: str | None) -> list[str]:
+    if sharding == "zero1":
+        return ["--use-distributed-optimizer"]
+    if sharding in _FSDP:
+        return [
+            "--use-megatron-fsdp",
+            f"--data-parallel-sharding-strategy {_FSDP[sharding]}",
+            "--use-distributed-optimizer",
+            "--no-gradient-accumulation-fusion",
+            "--ckpt-format fsdp_dtensor",
+        ]
+    return []
+
+
+def _notes(settings: TrainingSettings, steps: int) -> list[Note]:
+    notes = elsewhere(settings, "quantize", "lora_rank", "lora_targets", "model")
+    notes.append(
+        Note("accumulation_steps", f"Derived: global batch / (micro-batch × data-parallel GPUs) = {steps}.")
+    )
+    if settings.precision in ("bf16", "fp16"):
+        notes.append(Note("precision", "Megatron keeps 32-bit main weights and gradients: the mixed kind."))
+    if settings.optimizer and settings.optimizer not in _OPTIMIZERS:
+        notes.append(Note("optimizer", "Adam here is AdamW in one fused kernel."))
+    if settings.sharding in ("zero3", "none"):
+        notes.append(Note("sharding", "Megatron's FSDP shards what ZeRO-3 shards; with no flag it is DDP."))
+    if settings.sharding == "ddp" and settings.replicas == 1:
+        notes.append(Note("sharding", "One process has nobody to share gradients with."))
+    return notes
+
+
+def detect(text: str, filename: str) -> bool:
+    """Arguments of Megatron's name for the micro-batch: in a script, or under MODEL_ARGS in YAML."""
+    if file_format(text, filename) == "yaml" and "MODEL_ARGS" in keys_of(text, filename):
+        return True
+    return file_format(text, filename) == "shell" and "micro-batch-size" in _flags(text)
+
+
+def read(text: str, filename: str) -> TrainingSettings:
+    """The settings in a script of Megatron arguments, with the variables that the same file sets.
+
+    `replicas` are known where the script sets its number of GPUs; several GPUs may share one replica.
+    Raises BadInput where the global batch is no multiple of the micro-batch and the replicas.
+    """
+    if file_format(text, filename) == "yaml":
+        arguments = Section(load(text, filename)).section("MODEL_ARGS")
+        names = list(load(text, filename)["MODEL_ARGS"])
+        flags = {str(name).removeprefix("--"): str(arguments.value(name)) for name in names}
+    else:
+        flags = _flags(text)
+    file = Section({key: _number(value) for key, value in flags.items()}, "-")
+    reading = Reading(
+        seq_len=file.count("seq-length"),
+        precision="bf16-mixed" if "bf16" in file else "fp16-mixed" if "fp16" in file else "fp32",
+        optimizer=_read_optimizer(file),
+        checkpointing=_read_recompute(file),
+        sharding=_read_sharding(file),
+        attention=_read_attention(file),
+    )
+    _read_batch(file, reading)
+    for key in _SPLITS:
+        if (file.count(key) or 1) > 1:
+            reading.notes.append(f"--{key} splits each replica over {file.count(key)} GPUs.")
+    if "fp8-format" in file:
+        reading.notes.append("--fp8-format computes in 8 bits, which batchfit does not model.")
+    return reading.settings()
+
+
+def _read_batch(file: Section, reading: Reading) -> None:
+    micro, total = file.count("micro-batch-size"), file.count("global-batch-size")
+    replicas, nodes = _replicas(file, reading), file.value("nnodes")
+    reading.fields |= {"micro_batch": micro, "replicas": replicas, "effective_batch": total}
+    if replicas and isinstance(nodes, int) and nodes > 0 and replicas % nodes == 0:
+        reading.fields["nodes"] = nodes
+    if not (micro and replicas):
+        return
+    total = total or micro * replicas  # Megatron's default is one step
+    if total % (micro * replicas):
+        raise BadInput(
+            "--global-batch-size",
+            "must be a multiple of {micro} × {replicas}; it is {total}",
+            micro=micro,
+            replicas=replicas,
+            total=total,
+        )
+    reading.fields["accumulation_steps"] = total // (micro * replicas)
+
+
+def _flags(text: str) -> dict[str, str]:
+    """Every `--name value` of a script; a flag without a value reads "true"."""
+    words = _words(text)
+    flags: dict[str, str] = {}
+    for word, following in zip(words, [*words[1:], "--"], strict=True):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            bare = following.startswith("-") and not re.fullmatch(r"-\d.*", following)
+            flags[name.replace("_", "-")] = value if equals else "true" if bare else following
+    return flags
+
+
+def _words(text: str) -> list[str]:
+    """The script's words, unquoted, with the variables that it sets itself put in."""
+    variables: dict[str, str] = {}
+    words: list[str] = []
+    for line in text.replace("\\\n", " ").splitlines():
+        try:
+            parts = shlex.split(line.strip().rstrip(")"), comments=True)
+        except ValueError:  # a quote that closes on another line is none of our arguments
+            continue
+        for part in parts:
+            assigned = re.fullmatch(r"(?:export\s+)?(\w+)=\(?(.*)", part)
+            value = _substituted(assigned[2] if assigned else part, variables)
+            if assigned:
+                variables[assigned[1]] = value
+            words += value.split()  # "--fp8-format hybrid" is often quoted whole
+    return words
+
+
+def _substituted(text: str, variables: dict[str, str]) -> str:
+    """$NAME and ${NAME}, and the value after :- where a script takes the variable from outside."""
+
+    def found(match: re.Match[str]) -> str:
+        name, default = match[1] or match[2], match[3]
+        return variables.get(name, default if default is not None else match[0])
+
+    return re.sub(r"\$(?:(\w+)|\{(\w+)(?::-([^}]*))?\})", found, text)
+
+
+def _number(value: str) -> Any:
+    return int(value) if re.fullmatch(r"\d+", value) else None if value.startswith("$") else value
+
+
+def _replicas(file: Section, reading: Reading) -> int | None:
+    each, nodes = file.value("nproc-per-node"), file.value("nnodes")
+    if not isinstance(each, int):
+        return None
+    gpus = each * (nodes if isinstance(nodes, int) else 1)
+    shared = 1
+    for key in _SPLITS:
+        size = file.value(key)
+        shared *= size if isinstance(size, int) and size else 1
+    if gpus == 0 or gpus % shared:  # public scripts leave the number of nodes to be filled in
+        reading.notes.append(f"{gpus} GPUs do not make up replicas of {shared}: set the nodes.")
+        return None
+    return gpus // shared
+
+
+def _read_optimizer(file: Section) -> str | None:
+    name = file.word("optimizer", "adam")
+    if name == "sgd":
+        return "sgd" if str(file.value("sgd-momentum") or "") in ("0.0", "0") else "momentum"
+    return {value: key for key, value in _OPTIMIZERS.items()}.get((name or "").removeprefix("dist_"))
+
+
+def _read_recompute(file: Section) -> str:
+    kind = file.choice("recompute-granularity", ("full", "selective"))
+    return kind or ("selective" if "recompute-activations" in file else "none")
+
+
+def _read_sharding(file: Section) -> str:
+    strategies = {"no_shard": "ddp", "optim": "zero1", "optim_grads": "zero2", "optim_grads_params": "fsdp"}
+    if "use-megatron-fsdp" in file or "use-custom-fsdp" in file:
+        default = "optim_grads_params"
+        return strategies[file.choice("data-parallel-sharding-strategy", strategies, default) or default]
+    if "use-torch-fsdp2" in file:
+        return "fsdp"
+    return "zero1" if "use-distributed-optimizer" in file else "ddp"
+
+
+def _read_attention(file: Section) -> str | None:
+    if "use-flash-attn" in file:
+        return "flash"
+    backend = file.choice("attention-backend", ("flash", "fused", "unfused", "local", "auto"))
+    return {value: key for key, value in _ATTENTION.items()}.get(
+        "unfused" if backend == "local" else backend or ""
+    )
