@@ -125,6 +125,8 @@ def _notes(settings: TrainingSettings) -> list[Note]:
     if settings.checkpointing == "selective" and settings.sharding == "fsdp":
         notes.append(Note("checkpointing", "Under FSDP every block is recomputed whole."))
     mixed = (settings.precision or "").endswith("-mixed")
+    if settings.precision == "fp32" and settings.quantize == "int8":
+        notes.append(Note("precision", "Beside 8-bit weights the rest is loaded in fp16."))
     if settings.precision in ("fp32", None):
         return notes
     raised = _raised(settings.sharding, settings.lora_rank)
@@ -139,9 +141,9 @@ def _notes(settings: TrainingSettings) -> list[Note]:
 
 
 def detect(text: str, filename: str) -> bool:
-    """Axolotl's names for the model and the micro-batch."""
+    """Axolotl's name for the micro-batch, or for the model beside one of its other keys."""
     keys = keys_of(text, filename)
-    return "base_model" in keys and bool(keys & {"micro_batch_size", "sequence_len", "datasets"})
+    return "micro_batch_size" in keys or ("base_model" in keys and bool(keys & {"sequence_len", "datasets"}))
 
 
 def read(text: str, filename: str) -> TrainingSettings:

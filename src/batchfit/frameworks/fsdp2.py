@@ -271,7 +271,7 @@ def _notes(settings: TrainingSettings) -> list[Note]:
         notes.append(
             Note(
                 "optimizer",
-                f"PyTorch has no {settings.optimizer} for sharded tensors; AdamW is written, whose states are larger.",
+                f"PyTorch has no {settings.optimizer} for sharded tensors; AdamW holds more.",
             )
         )
     if settings.sharding == "zero1":

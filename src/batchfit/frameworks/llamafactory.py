@@ -86,6 +86,8 @@ def _notes(settings: TrainingSettings) -> list[Note]:
         notes.append(Note("model", "Add model_name_or_path."))
     if settings.lora_rank and (settings.precision or "").endswith("-mixed"):
         notes.append(Note("precision", "Frozen weights stay in 16 bits; only the adapters have 32."))
+    elif settings.lora_rank and settings.precision == "fp32":
+        notes.append(Note("precision", "Frozen weights are loaded in the dtype they were saved in."))
     elif settings.precision == "fp16" and not settings.lora_rank:
         notes.append(Note("precision", "What is trained is kept in 32 bits; only bf16 can be pure."))
     if settings.quantize and not settings.lora_rank:
@@ -96,9 +98,10 @@ def _notes(settings: TrainingSettings) -> list[Note]:
 
 
 def detect(text: str, filename: str) -> bool:
-    """TrainingArguments with keys of LLaMA-Factory's own."""
+    """Keys of LLaMA-Factory's own, beside TrainingArguments' or the model's."""
     keys = keys_of(text, filename)
-    return "model_name_or_path" in keys and bool(keys & {"finetuning_type", "cutoff_len", "template"})
+    own = {"finetuning_type", "cutoff_len", "template"}
+    return bool(keys & own) and bool(keys & {"model_name_or_path", "per_device_train_batch_size"})
 
 
 def read(text: str, filename: str) -> TrainingSettings:
@@ -129,7 +132,9 @@ def read(text: str, filename: str) -> TrainingSettings:
         reading.fields["lora_rank"] = file.count("lora_rank", 8)
         reading.fields["precision"] = (reading.fields["precision"] or "").removesuffix("-mixed") or None
         reading.fields["lora_targets"] = tuple("all-linear" if name == "all" else name for name in targets)
-    elif kind != "full":
+    elif reading.fields["precision"] is None:
+        reading.fields["precision"] = "fp32"  # all that is trained is raised to 32 bits
+    if kind not in ("lora", "full"):
         reading.notes.append(
             f"finetuning_type {kind} trains only a part; batchfit counts every weight as trained."
         )

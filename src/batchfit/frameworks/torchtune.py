@@ -130,11 +130,10 @@ def _notes(settings: TrainingSettings) -> list[Note]:
 
 
 def detect(text: str, filename: str) -> bool:
-    """A recipe's keys, or a `_component_` under the model or optimizer."""
+    """A recipe's two batch keys, without another framework's name for the micro-batch."""
     keys = keys_of(text, filename)
-    theirs = {"batch_size", "gradient_accumulation_steps"}
-    marks = {"enable_activation_checkpointing", "checkpointer", "metric_logger", "dtype"}
-    return theirs <= keys and bool(keys & marks) and "per_device_train_batch_size" not in keys
+    others = {"per_device_train_batch_size", "micro_batch_size", "base_model"}
+    return {"batch_size", "gradient_accumulation_steps"} <= keys and not keys & others
 
 
 def read(text: str, filename: str) -> TrainingSettings:

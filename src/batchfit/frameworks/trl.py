@@ -25,7 +25,16 @@ _WEIGHTS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _CALL = r"(.*\.)?(SFT|DPO|ORPO|KTO|Reward)Config"
 #: Keys that TRL's scripts have and TrainingArguments have not.
 _OWN_KEYS = frozenset(
-    {"max_length", "max_seq_length", "use_peft", "lora_r", "dataset_name", "dataset_mixer", "dataset_mixture"}
+    {
+        "max_length",
+        "max_seq_length",
+        "packing",
+        "use_peft",
+        "lora_r",
+        "dataset_name",
+        "dataset_mixer",
+        "dataset_mixture",
+    }
 )
 
 
@@ -41,6 +50,7 @@ def emit(settings: TrainingSettings) -> Emitted:
         "output_dir": "out",
         **said,
         "max_length": Remark(settings.seq_len, "tokens in a sample") if settings.seq_len else None,
+        "packing": Remark(False, "true fills every sample to max_length; the peak is the same"),
     }
     if settings.model is None:
         notes.append(Note("model", "Add model_name_or_path."))
