@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from hypothesis import strategies as st
 
 from batchfit.settings import (
@@ -13,6 +15,8 @@ from batchfit.settings import (
     SHARDING,
     TrainingSettings,
 )
+
+T = TypeVar("T")
 
 MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head", "Wqkv")
 #: Names that a YAML, TOML or shell reader could take for something else.
@@ -29,7 +33,7 @@ MODELS = (
 )
 
 
-def maybe(values: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+def maybe(values: st.SearchStrategy[T]) -> st.SearchStrategy[T | None]:
     return st.none() | values
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 import tomllib
@@ -79,8 +80,9 @@ def _parse(text: str, kind: str) -> Any:
         return json.loads(text)
     if kind == "toml":
         return tomllib.loads(text)
-    import yaml  # only a person who gives a YAML file pays for it
-
+    # Imported here: only a person who gives a YAML file pays for it. PyYAML, because the frameworks read
+    # their files with it: what it takes for a number or a flag is what they take for one.
+    yaml: Any = importlib.import_module("yaml")
     return yaml.safe_load(text)
 
 

@@ -66,7 +66,7 @@ def _plugin(settings: TrainingSettings, steps: int) -> dict[str, Any]:
             "fsdp_version": 2,
             "fsdp_reshard_after_forward": True,
             "fsdp_auto_wrap_policy": Remark("TRANSFORMER_BASED_WRAP", "one unit per block of the model"),
-            "fsdp_activation_checkpointing": settings.checkpointing in ("full", "selective"),
+            "fsdp_activation_checkpointing": settings.checkpointing and settings.checkpointing != "none",
             "fsdp_offload_params": False,
             "fsdp_cpu_ram_efficient_loading": True,
             "fsdp_state_dict_type": "SHARDED_STATE_DICT",
@@ -107,8 +107,9 @@ def read(text: str, filename: str) -> TrainingSettings:
     if kind == "FSDP":
         plugin = file.section("fsdp_config")
         read_fsdp(plugin, "", reading)
-        if plugin.flag("fsdp_activation_checkpointing"):
-            reading.fields["checkpointing"] = "full"
+        recomputes = plugin.flag("fsdp_activation_checkpointing")
+        if recomputes is not None:
+            reading.fields["checkpointing"] = "full" if recomputes else "none"
     elif kind == "DEEPSPEED":
         _read_deepspeed(file.section("deepspeed_config"), reading)
     elif kind in ("NO", "MULTI_GPU"):

@@ -100,7 +100,7 @@ def _spelt(targets: tuple[str, ...]) -> tuple[str, ...]:
 def _sharding(settings: TrainingSettings) -> dict[str, Any]:
     if settings.sharding in ("fsdp", "zero3", "zero2"):
         return {"fsdp_reshard_after_forward": settings.sharding != "zero2"}
-    if settings.sharding == "ddp" and settings.replicas:
+    if settings.sharding == "ddp" and (settings.replicas or 1) > 1:
         return {"data_parallel_replicate_dim": settings.replicas, "data_parallel_shard_dim": 1}
     return {}
 
@@ -109,13 +109,15 @@ def _notes(settings: TrainingSettings) -> list[Note]:
     notes = elsewhere(settings, "nodes")
     if settings.model:
         notes.append(Note("model", f"Choose the builder and the checkpointer of {settings.model}."))
-    if settings.replicas and settings.sharding != "ddp":
+    if settings.replicas and (settings.sharding != "ddp" or settings.replicas == 1):
         notes.append(Note("replicas", "The launcher starts one process for each."))
     if settings.attention:
         notes.append(Note("attention", "torchtune uses PyTorch's own attention: SDPA, or flex when packed."))
     if settings.precision in ("fp16", "bf16-mixed", "fp16-mixed"):
         notes.append(Note("precision", "torchtune trains in bf16 or fp32 throughout; bf16 is written."))
-    if settings.sharding in ("zero1", "none") or (settings.sharding == "ddp" and not settings.replicas):
+    if settings.sharding in ("zero1", "none") or (
+        settings.sharding == "ddp" and settings.replicas in (None, 1)
+    ):
         notes.append(Note("sharding", "The distributed recipes are FSDP2; one GPU has a recipe of its own."))
     if settings.sharding == "zero3":
         notes.append(Note("sharding", "FSDP2 shards what ZeRO-3 shards."))
@@ -148,7 +150,7 @@ def read(text: str, filename: str) -> TrainingSettings:
         precision=file.choice("dtype", ("bf16", "fp16", "fp32")),
         model=_model_name(file, component),
         checkpointing=_read_checkpointing(file),
-        sharding=_read_sharding(file),
+        **_read_sharding(file),
     )
     if "lora" in component or "lora_rank" in model:
         reading.fields |= _read_adapter(model, component)
@@ -175,12 +177,13 @@ def _read_checkpointing(file: Section) -> str | None:
     return None if on is None else "full" if on else "none"
 
 
-def _read_sharding(file: Section) -> str | None:
-    """None where the file leaves it to the recipe it is given to."""
-    if (file.count("data_parallel_replicate_dim") or 1) > 1 and file.value("data_parallel_shard_dim") == 1:
-        return "ddp"
+def _read_sharding(file: Section) -> dict[str, Any]:
+    """Sharding and replicas; None where the file leaves it to the recipe and its launcher."""
+    copies = file.count("data_parallel_replicate_dim") or 1
+    if copies > 1 and file.value("data_parallel_shard_dim") == 1:
+        return {"sharding": "ddp", "replicas": copies}
     reshards = file.flag("fsdp_reshard_after_forward")
-    return None if reshards is None else "fsdp" if reshards else "zero2"
+    return {"sharding": None if reshards is None else "fsdp" if reshards else "zero2"}
 
 
 def _read_adapter(model: Section, component: str) -> dict[str, Any]:
