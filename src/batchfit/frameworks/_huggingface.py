@@ -62,26 +62,34 @@ def sharding_of(settings: TrainingSettings) -> dict[str, Any]:
     return {"deepspeed": auto | zero_sections(settings)}
 
 
-def checkpointing_of(settings: TrainingSettings) -> tuple[dict[str, Any], list[Note]]:
-    """Activation checkpointing. FSDP has its own switch, and the two together would gather weights twice."""
+def checkpointing_of(settings: TrainingSettings, on_by_default: bool) -> tuple[dict[str, Any], list[Note]]:
+    """Activation checkpointing. FSDP has its own switch, and the two together would gather weights twice.
+
+    Late releases of transformers 5 call it activation_checkpointing and warn at this name, but take it;
+    earlier ones know no other.
+    """
     if settings.checkpointing is None:
         return {}, []
     notes = []
     if settings.checkpointing == "selective":
         notes.append(Note("checkpointing", "There is no selective kind: every layer is recomputed whole."))
     on = settings.checkpointing != "none"
-    if settings.sharding == "fsdp":
-        on_here: Any = Remark(False, "FSDP recomputes, see fsdp_config") if on else False
-        return {"gradient_checkpointing": on_here}, notes
-    kwargs = {"use_reentrant": False} if on else None
-    return {"gradient_checkpointing": on, "gradient_checkpointing_kwargs": kwargs}, notes
+    if on and settings.sharding != "fsdp":
+        return {
+            "gradient_checkpointing": True,
+            "gradient_checkpointing_kwargs": {"use_reentrant": False},
+        }, notes
+    off = Remark(False, "FSDP recomputes, see fsdp_config") if on else False
+    return {"gradient_checkpointing": off} if on_by_default else {}, notes
 
 
-def arguments(settings: TrainingSettings, framework: str) -> tuple[dict[str, Any], list[Note]]:
-    """What TrainingArguments can be told, and notes on those arguments; shared by the kinds of file."""
+def arguments(
+    settings: TrainingSettings, framework: str, *, recomputes: bool = False
+) -> tuple[dict[str, Any], list[Note]]:
+    """What TrainingArguments can be told, with notes. `recomputes`: checkpointing is on by default."""
     micro, steps = counts(settings, framework)
     optim, notes = optim_of(settings)
-    checkpointing, more = checkpointing_of(settings)
+    checkpointing, more = checkpointing_of(settings, recomputes)
     said: dict[str, Any] = {
         "per_device_train_batch_size": Remark(micro, "the micro-batch"),
         "gradient_accumulation_steps": steps,

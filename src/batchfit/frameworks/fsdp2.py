@@ -173,8 +173,7 @@ def _shard(settings: TrainingSettings) -> str:
         lines.append(f"    model.to({_TORCH_DTYPES[precision]})")
     elif short in _TORCH_DTYPES:
         lines += [
-            "    # Weights stay in 32 bits where they are sharded, are gathered and used in 16, and gradients",
-            "    # are summed over the replicas in 32.",
+            "    # Shards stay in 32 bits; weights are gathered and used in 16, gradients summed in 32.",
             "    precision = MixedPrecisionPolicy(",
             f"        param_dtype={_TORCH_DTYPES[short]}, reduce_dtype=torch.float32",
             "    )",

@@ -34,7 +34,7 @@ def emit(settings: TrainingSettings) -> Emitted:
         *([f"--seq-length {settings.seq_len}"] if settings.seq_len else []),
         *_precision(settings.precision),
         *_recompute(settings.checkpointing),
-        *_optimizer(settings.optimizer),
+        *_optimizer(settings),
         *_sharding(settings.sharding),
         *([f"--attention-backend {_ATTENTION[settings.attention]}"] if settings.attention else []),
     ]
@@ -62,12 +62,18 @@ def _recompute(checkpointing: str | None) -> list[str]:
     return ["--recompute-granularity selective"] if checkpointing == "selective" else []
 
 
-def _optimizer(optimizer: str | None) -> list[str]:
-    if optimizer is None:
+def _optimizer_name(settings: TrainingSettings) -> str | None:
+    """Adam stands in for what Megatron, or its FSDP, does not have."""
+    if settings.sharding in _FSDP and settings.optimizer in ("lion", "muon"):
+        return "adam"
+    return _OPTIMIZERS.get(settings.optimizer, "adam") if settings.optimizer else None
+
+
+def _optimizer(settings: TrainingSettings) -> list[str]:
+    name = _optimizer_name(settings)
+    if name is None:
         return []
-    name = _OPTIMIZERS.get(optimizer, "adam")
-    momentum = ["--sgd-momentum 0.0"] if optimizer == "sgd" else []
-    return [f"--optimizer {name}", *momentum]
+    return [f"--optimizer {name}", *(["--sgd-momentum 0.0"] if settings.optimizer == "sgd" else [])]
 
 
 def _sharding(sharding: str | None) -> list[str]:
@@ -91,7 +97,7 @@ def _notes(settings: TrainingSettings, steps: int) -> list[Note]:
     )
     if settings.precision in ("bf16", "fp16"):
         notes.append(Note("precision", "Megatron keeps 32-bit main weights and gradients: the mixed kind."))
-    if settings.optimizer and settings.optimizer not in _OPTIMIZERS:
+    if settings.optimizer != "adamw-fused" and _optimizer_name(settings) == "adam":
         notes.append(Note("optimizer", "Adam here is AdamW in one fused kernel."))
     if settings.sharding in ("zero3", "none"):
         notes.append(Note("sharding", "Megatron's FSDP shards what ZeRO-3 shards; with no flag it is DDP."))

@@ -1,4 +1,4 @@
-"""torchtitan: the TOML that its releases to 0.2 read, with the same settings as flags for later ones."""
+"""torchtitan: the TOML that its releases to 0.2 read, and the same settings as flags for later ones."""
 
 from __future__ import annotations
 
@@ -59,12 +59,13 @@ def emit(settings: TrainingSettings) -> Emitted:
         "activation_checkpoint": _checkpoint(settings),
     }
     launch = torchrun(settings, f"-m torchtitan.train --job.config_file {FILENAME}")
-    lines = head(TITLE, settings, notes, f"For torchtitan to 0.2. {launch}", _flags(training, parallelism))
+    later = (_flags(training, parallelism), _token_flags(settings))
+    lines = head(TITLE, settings, notes, f"For torchtitan to 0.2. {launch}", *later)
     return Emitted(commented(lines) + toml_text(tables), FILENAME, tuple(notes))
 
 
 def _flags(training: dict[str, Any], parallelism: dict[str, Any]) -> str:
-    """Later releases have no TOML: a model's configuration is a Python function, and flags override it."""
+    """Release 0.3 has no TOML: a model's configuration is a Python function, and flags override it."""
     said = [
         f"--{table}.{key} {value.value if isinstance(value, Remark) else value}"
         for table, keys in (("training", training), ("parallelism", parallelism))
@@ -72,9 +73,22 @@ def _flags(training: dict[str, Any], parallelism: dict[str, Any]) -> str:
         if value is not None
     ]
     return (
-        f"From 0.3 on, as flags after --module and --config: {' '.join(said)}; activation checkpointing and "
+        f"For 0.3, as flags after --module and --config: {' '.join(said)}; activation checkpointing and "
         "the optimizer stand in the configuration function."
     )
+
+
+def _token_flags(settings: TrainingSettings) -> str:
+    """The main branch has since come to count tokens, not samples."""
+    if settings.seq_len is None or settings.micro_batch is None or settings.batch is None:
+        return ""
+    said = {
+        "num_tokens_per_microbatch_per_dp_rank": settings.micro_batch * settings.seq_len,
+        "num_tokens_per_train_step": settings.batch * settings.seq_len,
+        "max_context_length": settings.seq_len,
+    }
+    flags = " ".join(f"--training.{key} {value}" for key, value in said.items())
+    return f"Its main branch after 0.3 counts the batch in tokens: {flags}"
 
 
 def _optimizer(settings: TrainingSettings) -> dict[str, Any]:

@@ -40,7 +40,7 @@ _OWN_KEYS = frozenset(
 
 def emit(settings: TrainingSettings) -> Emitted:
     """YAML for `trl sft --config`."""
-    said, notes = arguments(settings, TITLE)
+    said, notes = arguments(settings, TITLE, recomputes=True)
     notes += launch_notes(settings)
     config: dict[str, Any] = {
         "model_name_or_path": settings.model,
