@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal
 
 from batchfit.errors import BadInput
@@ -14,10 +15,11 @@ Kind = Literal["whole", "number", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a typed value was read as: the value (bytes for sizes), and the unit it was given in. `ambiguous`
-    when the text could mean another number elsewhere ("1.000"): then the person is shown the `echo`."""
+    """What a typed value was read as: the value (bytes for sizes), and the number and unit it was given in.
+    `ambiguous` when the text could mean another number elsewhere ("1.000"): then the person is shown the `echo`."""
 
     value: int | float
+    number: Decimal
     unit: str
     ambiguous: bool
     echo: str
@@ -82,7 +84,7 @@ class Field:
             value = float(read.value)
         if not self.minimum <= value <= self.maximum:
             raise self._refuse(text)
-        return Reading(value, unit, read.ambiguous, read.echo)
+        return Reading(value, read.value, unit, read.ambiguous, read.echo)
 
     def default_value(self) -> int | float:
         """The default as a value."""

@@ -1,0 +1,190 @@
+"""Every page's answer as data, and what machines ask for beside it: the API's description, the site map."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from batchfit import __version__
+from batchfit.calculator import Calculator
+from batchfit.fields import Field
+from batchfit.web.shelf import group_title
+from batchfit.web.site import Site, translator
+from batchfit.web.state import State
+from batchfit.web.stored import Stored
+from batchfit.wording import complaint
+
+_JSON = "application/json"
+_DATA = {"Cache-Control": "no-cache", "Access-Control-Allow-Origin": "*"}
+
+
+def _json(value: object, status: int = 200) -> Stored:
+    return Stored((json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode(), _JSON, status, _DATA)
+
+
+def answer(state: State) -> Stored:
+    """A calculator's results, as `batchfit calc --json` prints them; or what is wrong, field by field."""
+    if state.results is not None:
+        return _json(state.results.as_json(state.calculator))
+    errors = [{"field": name, "message": complaint(wrong, state.lang)} for name, wrong in state.wrong.items()]
+    return _json({"errors": errors}, 400 if state.malformed else 422)
+
+
+def shelf(site: Site, lang: str, origin: str) -> Stored:
+    """The calculators there are, with their addresses."""
+    translate = translator(lang)
+    return _json(
+        {
+            "language": lang,
+            "calculators": [
+                {
+                    "calculator": calculator.slug,
+                    "title": translate(calculator.title),
+                    "purpose": translate(calculator.purpose),
+                    "group": translate(group_title(calculator.category)),
+                    "updated": calculator.updated.isoformat(),
+                    "url": f"{origin}/{lang}/{calculator.slug}",
+                }
+                for calculator in site.shelf
+            ],
+        }
+    )
+
+
+def sitemap(site: Site, origin: str) -> Stored:
+    """Every page in every language, each with its counterparts in the others."""
+    entries = []
+    for slug, updated in [("", None), *((each.slug, each.updated) for each in site.shelf)]:
+        alternates = [(lang, f"{origin}/{lang}/{slug}") for lang in site.languages]
+        links = "".join(
+            f'<xhtml:link rel="alternate" hreflang={quoteattr(lang)} href={quoteattr(url)}/>' for lang, url in alternates
+        )
+        date = f"<lastmod>{updated.isoformat()}</lastmod>" if updated else ""
+        entries += [f"<url><loc>{escape(url)}</loc>{date}{links}</url>" for _, url in alternates]
+    xml = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:xhtml="http://www.w3.org/1999/xhtml">'
+        f"{''.join(entries)}</urlset>\n"
+    )
+    return Stored(xml.encode(), "application/xml")
+
+
+def robots(origin: str) -> Stored:
+    """Everything may be indexed but the embeds, which repeat the pages."""
+    return Stored(f"User-agent: *\nDisallow: /embed/\nSitemap: {origin}/sitemap.xml\n".encode(), "text/plain")
+
+
+# ---- The API's description, from the same records as the forms ------------------------------------------------
+
+
+def openapi(site: Site, origin: str) -> Stored:
+    """The JSON twins, described by OpenAPI 3.1."""
+    return _json(
+        {
+            "openapi": "3.1.0",
+            "info": {
+                "title": "batchfit",
+                "version": __version__,
+                "summary": "Batch arithmetic and activation memory for training neural networks.",
+                "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            },
+            "servers": [{"url": origin}],
+            "paths": {f"/{{lang}}/{each.slug}.json": {"get": _operation(site, each)} for each in site.shelf},
+        }
+    )
+
+
+def _operation(site: Site, calculator: Calculator) -> dict[str, Any]:
+    way_back = calculator.inverse
+    description = calculator.purpose
+    if way_back:
+        description += f" With {way_back.given.name} instead of {way_back.solved}, finds {way_back.solved}."
+    return {
+        "operationId": calculator.slug,
+        "summary": calculator.title,
+        "description": description,
+        "parameters": [
+            {
+                "name": "lang",
+                "in": "path",
+                "required": True,
+                "description": "The language of messages, and how numbers are read.",
+                "schema": {"type": "string", "enum": list(site.languages)},
+            },
+            *(_parameter(each) for each in calculator.all_fields),
+        ],
+        "responses": {
+            "200": {"description": "The results.", "content": {_JSON: {"schema": _results(calculator)}}},
+            "400": {"description": "A parameter was repeated, or two exclude each other.", "content": _ERRORS},
+            "414": {"description": "The query is too long.", "content": _ERRORS},
+            "422": {"description": "A value cannot be used.", "content": _ERRORS},
+        },
+    }
+
+
+_ERRORS: dict[str, Any] = {
+    _JSON: {
+        "schema": {
+            "type": "object",
+            "required": ["errors"],
+            "properties": {
+                "errors": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["message"],
+                        "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
+                    },
+                }
+            },
+        }
+    }
+}
+
+
+def _parameter(each: Field) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    if each.default is not None:
+        schema["default"] = each.default
+    if each.kind == "whole":
+        allowed = f"A whole number from {each.minimum} to {each.maximum}."
+    elif each.kind == "bytes":
+        allowed = f"A size such as 0.75GiB or 512MiB; a bare number is in {each.unit}. At most {each.maximum} bytes."
+    else:
+        allowed = f"A number from {each.minimum} to {each.maximum}."
+    return {"name": each.name, "in": "query", "description": f"{each.label}. {each.help} {allowed}", "schema": schema}
+
+
+def _results(calculator: Calculator) -> dict[str, Any]:
+    def numbers(names: list[str], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {name: {"type": "number"} for name in [*names, *optional]},
+            "required": names,
+        }
+
+    outputs = numbers([output.name for output in calculator.outputs])
+    if way_back := calculator.inverse:
+        outputs["properties"] |= {
+            way_back.solved: {"type": "integer"},
+            way_back.drift.name: {"type": "number"},
+            "choices": {
+                "type": "array",
+                "items": numbers([way_back.solved, way_back.reaches, way_back.drift.name]),
+            },
+        }
+    return {
+        "type": "object",
+        "required": ["calculator", "inputs", "outputs"],
+        "properties": {
+            "calculator": {"const": calculator.slug},
+            "inputs": numbers([], tuple(each.key for each in calculator.all_fields)),
+            "outputs": outputs,
+        },
+    }
+
+
+def failure(message: str, status: int) -> Stored:
+    """What went wrong with a request for data, where it is no field's fault."""
+    return _json({"errors": [{"message": message}]}, status)

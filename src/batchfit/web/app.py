@@ -1,0 +1,204 @@
+"""The web app: which address gives what. Whatever can be made at start is; a request only chooses."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from importlib import resources
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Scope
+
+from batchfit.calculator import Calculator
+from batchfit.web import api, pages
+from batchfit.web.negotiation import preferred
+from batchfit.web.security import Security
+from batchfit.web.shelf import Shelf
+from batchfit.web.site import Site
+from batchfit.web.state import State, read_state
+from batchfit.web.stored import Stored
+
+#: Responses without a query that are kept, over all origins: an app has one or two names, and whoever sends
+#: requests under others gains nothing by it.
+_KEPT = 2000
+
+
+def create_app(shelf: Iterable[Calculator] | None = None, *, public_url: str | None = None) -> ASGIApp:
+    """The app that serves a shelf of calculators, by default every one there is.
+
+    `public_url` ("https://example.org") is where people reach it: canonical addresses and shared links start with
+    it, and its pages are made at start. Without it they start with what each request was sent to.
+    """
+    handlers = _Handlers(Site(Shelf(shelf)), public_url)
+    if public_url:
+        handlers.make_pages(public_url)
+    app = Starlette(routes=handlers.routes(), exception_handlers={HTTPException: handlers.failed, 500: handlers.broken})
+    return Security(app, handlers.refused)
+
+
+class _Handlers:
+    def __init__(self, site: Site, public_url: str | None) -> None:
+        self.site = site
+        self.public_url = public_url.rstrip("/") if public_url else None
+        self._kept: OrderedDict[tuple[str, str], Stored] = OrderedDict()
+        script = resources.files("batchfit.web").joinpath("static", "embed.js").read_bytes()
+        # Other people's pages name it by this address for years, so it is not kept for ever.
+        self._embed_script = Stored(script, "text/javascript", headers={"Cache-Control": "public, max-age=3600"})
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", self.root),
+            Route("/healthz", self.health),
+            Route("/robots.txt", self.robots),
+            Route("/sitemap.xml", self.sitemap),
+            Route("/openapi.json", self.openapi),
+            Route("/embed.js", self.embed_script),
+            Route("/static/{name}", self.static),
+            Route("/embed/{lang}/{slug}", self.embed),
+            Route("/{lang}", self.to_home),
+            Route("/{lang}/", self.home),
+            Route("/{lang}/index.json", self.home_data),
+            Route("/{lang}/{slug}.json", self.data),
+            Route("/{lang}/{slug}", self.calculator),
+        ]
+
+    def make_pages(self, origin: str) -> None:
+        """Makes every page in its default state."""
+        for lang in self.site.languages:
+            self._keep(origin, f"/{lang}/", lambda lang=lang: pages.home_page(self.site, lang, origin))
+            for calculator in self.site.shelf:
+                state = read_state(calculator, lang, [])
+                for path, make in (
+                    (f"/{lang}/{calculator.slug}", lambda s=state: pages.calculator_page(self.site, s, origin)),
+                    (f"/embed/{lang}/{calculator.slug}", lambda s=state: pages.embed_page(self.site, s, "auto", origin)),
+                ):
+                    self._keep(origin, path, make)
+
+    # ---- Pages --------------------------------------------------------------------------------------------
+
+    async def root(self, request: Request) -> Response:
+        lang = self._language_of(request.headers, request.cookies.get("lang"))
+        headers = {"Vary": "Accept-Language, Cookie", "Cache-Control": "no-store"}
+        return RedirectResponse(f"/{lang}/", 302, headers)
+
+    async def to_home(self, request: Request) -> Response:
+        return RedirectResponse(f"/{self._language(request)}/", 308)
+
+    async def home(self, request: Request) -> Response:
+        lang, origin = self._language(request), self._origin(request)
+        return self._keep(origin, request.url.path, lambda: pages.home_page(self.site, lang, origin)).respond(
+            request.headers
+        )
+
+    async def calculator(self, request: Request) -> Response:
+        origin = self._origin(request)
+
+        def make() -> Stored:
+            return pages.calculator_page(self.site, self._state(request), origin)
+
+        return self._page(request, make)
+
+    async def embed(self, request: Request) -> Response:
+        origin = self._origin(request)
+
+        def make() -> Stored:
+            theme = request.query_params.get("theme", "auto")
+            theme = theme if theme in pages.THEMES else "auto"
+            return pages.embed_page(self.site, self._state(request), theme, origin)
+
+        return self._page(request, make)
+
+    # ---- Data ---------------------------------------------------------------------------------------------
+
+    async def data(self, request: Request) -> Response:
+        return api.answer(self._state(request)).respond(request.headers)
+
+    async def home_data(self, request: Request) -> Response:
+        return api.shelf(self.site, self._language(request), self._origin(request)).respond(request.headers)
+
+    async def openapi(self, request: Request) -> Response:
+        return api.openapi(self.site, self._origin(request)).respond(request.headers)
+
+    async def sitemap(self, request: Request) -> Response:
+        return api.sitemap(self.site, self._origin(request)).respond(request.headers)
+
+    async def robots(self, request: Request) -> Response:
+        return api.robots(self._origin(request)).respond(request.headers)
+
+    async def health(self, request: Request) -> Response:
+        return PlainTextResponse("ok\n", headers={"Cache-Control": "no-store"})
+
+    async def static(self, request: Request) -> Response:
+        stored = self.site.assets.get(request.path_params["name"])
+        if stored is None:
+            raise HTTPException(404)
+        return stored.respond(request.headers)
+
+    async def embed_script(self, request: Request) -> Response:
+        return self._embed_script.respond(request.headers)
+
+    # ---- Where there is no answer ---------------------------------------------------------------------------
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """An HTTPException as a page in the person's language, or as data."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        headers = error.headers if isinstance(error, HTTPException) else None
+        response = self.refused(request.scope, status)
+        response.headers.update(headers or {})
+        return response
+
+    async def broken(self, request: Request, error: Exception) -> Response:
+        """A fault of ours."""
+        return self.refused(request.scope, 500)
+
+    def refused(self, scope: Scope, status: int) -> Response:
+        headers, path = Headers(scope=scope), scope["path"]
+        if path.endswith(".json"):
+            return api.failure(HTTPStatus(status).phrase, status).respond(headers)
+        parts = path.removeprefix("/embed").split("/")
+        lang = parts[1] if len(parts) > 1 and parts[1] in self.site.languages else self._language_of(headers, None)
+        return pages.error_page(self.site, lang, status).respond(headers)
+
+    # ---- What a request asks for ------------------------------------------------------------------------------
+
+    def _page(self, request: Request, make: Callable[[], Stored]) -> Response:
+        """A page; one without a query is made once for each origin."""
+        if request.url.query:
+            return make().respond(request.headers)
+        return self._keep(self._origin(request), request.url.path, make).respond(request.headers)
+
+    def _keep(self, origin: str, path: str, make: Callable[[], Stored]) -> Stored:
+        key = origin, path
+        if key not in self._kept:
+            self._kept[key] = make()
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return self._kept[key]
+
+    def _state(self, request: Request) -> State:
+        calculator = self.site.shelf.calculators.get(request.path_params["slug"])
+        if calculator is None:
+            raise HTTPException(404)
+        query = parse_qsl(request.url.query, keep_blank_values=True, max_num_fields=None)
+        return read_state(calculator, self._language(request), query)
+
+    def _language(self, request: Request) -> str:
+        lang: str = request.path_params["lang"]
+        if lang not in self.site.languages:
+            raise HTTPException(404)
+        return lang
+
+    def _language_of(self, headers: Headers, chosen: str | None) -> str:
+        if chosen in self.site.languages:
+            return str(chosen)
+        return preferred(headers.get("accept-language", ""), self.site.languages)
+
+    def _origin(self, request: Request) -> str:
+        return self.public_url or f"{request.url.scheme}://{request.url.netloc}"

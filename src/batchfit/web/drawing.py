@@ -1,0 +1,56 @@
+"""A picture as SVG. The twin of static/drawing.js, which draws it anew as a person types."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from batchfit.calculator import Value
+from batchfit.numbers import format_number
+from batchfit.pictures import Picture, Place, Shape, Triangle
+
+
+def draw(
+    picture: Picture, values: Mapping[str, Value], words: Mapping[str, str], width: int, lang: str, texts: Texts
+) -> Markup:
+    """The shapes of a picture on a canvas of that width, as the content of an <svg>.
+
+    `values` are inputs and results by name, `words` the same as they stand in sentences; `texts` translates.
+    """
+    drawn = []
+    for shape in picture.shapes:
+        known = {**values, "width": width}
+        for i in range(int(_call(shape.times, known)) if shape.times else 1):
+            drawn.append(_element(shape, {**known, "i": i}, words, lang, texts))
+    return Markup("").join(drawn)
+
+
+Texts = Callable[[str], str]
+
+
+def _element(shape: Shape, known: Mapping[str, Value], words: Mapping[str, str], lang: str, texts: Texts) -> Markup:
+    place: Place = _call(shape.place, known)
+    attributes = {"class": shape.style}
+    if isinstance(place, Triangle):
+        numbers = [_short(length) for length in place]
+        attributes["points"] = " ".join(f"{x},{y}" for x, y in zip(numbers[::2], numbers[1::2], strict=True))
+    else:
+        attributes |= {name: _short(length) for name, length in place._asdict().items()}
+    text = texts(shape.text) if shape.text else ""
+    if shape.number:
+        words = {**words, "number": format_number(_call(shape.number, known), lang)}
+    inside = Markup(" ").join(Markup('{}="{}"').format(name, value) for name, value in attributes.items())
+    return Markup("<{0} {1}>{2}</{0}>").format(Markup(shape.element), inside, escape(text.format(**words)))
+
+
+def _short(length: float) -> str:
+    """A length to a tenth of a unit, rounded so that JavaScript rounds alike."""
+    return f"{math.floor(length * 10 + 0.5) / 10:g}"
+
+
+def _call(formula: Callable[..., Any], known: Mapping[str, Value]) -> Any:
+    return formula(**{name: known[name] for name in inspect.signature(formula).parameters})

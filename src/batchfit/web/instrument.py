@@ -1,0 +1,336 @@
+"""A calculator in one state, as its template shows it: fields with their messages, results, the picture.
+
+What the page's JavaScript needs to go on from there is `for_script`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+from babel import Locale
+from markupsafe import Markup
+
+from batchfit.calculator import Calculator, Output, Value
+from batchfit.errors import BadInput
+from batchfit.fields import Field
+from batchfit.languages import Catalogue, catalogue
+from batchfit.numbers import format_number
+from batchfit.pictures import Picture
+from batchfit.units import UNITS
+from batchfit.web.drawing import draw
+from batchfit.web.state import State
+from batchfit.wording import all_in_words, complaint, in_words, signed, size
+
+#: The unit a size is also given in, since both kinds are in use and easily mixed up.
+_ALSO = {"MB": "MiB", "GB": "GiB", "TB": "TiB", "MiB": "MB", "GiB": "GB", "TiB": "TB"}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number with its unit in a sentence's word order, apart, since the page sets them apart."""
+
+    before: str
+    number: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result: its number, the same size in the other kind of unit, and the sentence that explains it."""
+
+    name: str
+    label: str
+    symbol: str
+    quantity: Quantity | None
+    also: str
+    reading: str
+    hidden: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the values around a target: where it leads, what it reaches, how far that is from the target."""
+
+    query: str
+    solved: str
+    reached: str
+    drift: str
+    nearest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The picture on one canvas."""
+
+    name: str
+    width: int
+    height: int
+    shapes: Markup
+
+
+class Instrument:
+    """What the template shows of a state."""
+
+    def __init__(self, state: State, picture: Picture | None) -> None:
+        self.state = state
+        self.calculator: Calculator = state.calculator
+        self.lang = state.lang
+        self.picture = picture
+
+    @property
+    def texts(self) -> Catalogue:
+        """The texts of the page's language."""
+        return catalogue(self.lang)
+
+    @cached_property
+    def groups(self) -> dict[str, list[Field]]:
+        """The fields of both directions by group: an inverse's field beside the one it solves for."""
+        way_back = self.calculator.inverse
+        found: dict[str, list[Field]] = {}
+        for each in self.calculator.fields:
+            found.setdefault(each.group, []).append(each)
+            if way_back and each.name == way_back.solved:
+                found[each.group].append(way_back.given)
+        return found
+
+    def in_use(self, each: Field) -> bool:
+        """Whether a field belongs to the direction shown."""
+        return each.name in self.state.typed
+
+    def complaint(self, each: Field) -> str:
+        """What is wrong with a field's value; empty where nothing is."""
+        wrong = self.state.wrong.get(each.name)
+        return complaint(wrong, self.lang) if wrong else ""
+
+    def note(self, each: Field) -> str:
+        """How a value was read that others may read otherwise."""
+        note = self.state.notes.get(each.name)
+        return self.texts.text("read as {number}").format(number=note) if note else ""
+
+    def units_of(self, each: Field) -> list[str]:
+        """The units to choose from: those offered, and the one given where it is another."""
+        chosen = self.state.units.get(each.name, each.unit)
+        return [*each.units, *({chosen} - set(each.units))]
+
+    @cached_property
+    def values(self) -> dict[str, Value]:
+        """Inputs, results and what the picture adds, by name. Empty where there are no results."""
+        if self.state.results is None:
+            return {}
+        values = self.state.values()
+        for extra in self.picture.extra if self.picture else ():
+            values[extra.name] = extra.formula(**{name: values[name] for name in extra.parameters})
+        return values
+
+    @cached_property
+    def shown_units(self) -> dict[str, str]:
+        """The unit that each size is shown in: results in the one that sizes were given in."""
+        sizes = [each for each in self.state.fields if each.kind == "bytes"]
+        units = {each.name: self.state.units[each.name] for each in sizes}
+        for output in self._outputs():
+            if output.kind == "bytes":
+                units[output.name] = next(iter(units.values()), output.unit)
+        return units
+
+    @cached_property
+    def words(self) -> dict[str, str]:
+        """Every value with its unit, for sentences."""
+        words = all_in_words(self.calculator, self.values, self.lang, self.shown_units)
+        for extra in self.picture.extra if self.picture and self.values else ():
+            words[extra.name] = in_words(extra, self.values[extra.name], self.lang, self.shown_units[extra.name])
+        return words
+
+    def sentence(self, english: str) -> str:
+        """A template in the page's language with every value put in; empty where there are no results."""
+        return self.texts.text(english).format(**self.words) if self.values else ""
+
+    @cached_property
+    def answer(self) -> str:
+        """The whole result in one sentence."""
+        return self.sentence(self.calculator.answer)
+
+    @cached_property
+    def results(self) -> list[Result]:
+        """The results in order; those that only the inverse has come first and last, and may be hidden."""
+        way_back = self.calculator.inverse
+        found = []
+        if way_back:
+            solved = self.calculator.field(way_back.solved)
+            found.append(self._result(solved, way_back.given.help, hidden=not self.state.inverse))
+        found += [self._result(output, output.reading, hidden=False) for output in self.calculator.outputs]
+        return found
+
+    def _result(self, of: Field | Output, reading: str, *, hidden: bool) -> Result:
+        quantity, also = None, ""
+        if self.values:
+            value, unit = self.values[of.name], self.shown_units.get(of.name, of.unit)
+            quantity = self.quantity(of, value, unit)
+            if of.kind == "bytes" and unit in _ALSO:
+                also = in_words(of, value, self.lang, _ALSO[unit])
+        explained = "" if isinstance(of, Field) else self.sentence(reading)
+        return Result(of.name, self.texts.text(of.label), of.symbol, quantity, also, explained, hidden)
+
+    def quantity(self, of: Field | Output, value: Value, unit: str) -> Quantity:
+        """A value cut into what stands before its number, the number, and what stands after."""
+        if of.kind == "bytes":
+            number = size(value, unit, self.lang)
+        elif isinstance(of, Output) and of.difference:
+            number = signed(value, self.lang)
+        else:
+            number = format_number(value, self.lang)
+        before, _, after = in_words(of, value, self.lang, unit).partition(number)
+        if not before and not after:
+            after = "\N{NO-BREAK SPACE}" + self.texts.text(of.unit)
+        return Quantity(before, number, after)
+
+    @cached_property
+    def drift(self) -> str:
+        """By how much the target is missed, in a sentence; empty where it is reached or there is none."""
+        way_back = self.calculator.inverse
+        if way_back is None or not self.values.get(way_back.drift.name):
+            return ""
+        return self.sentence(way_back.drift.reading)
+
+    @cached_property
+    def choices(self) -> list[Choice]:
+        """The values around a target."""
+        way_back, results = self.calculator.inverse, self.state.results
+        if way_back is None or results is None:
+            return []
+        solved = self.calculator.field(way_back.solved)
+        found = []
+        for choice in results.choices:
+            words = all_in_words(self.calculator, choice, self.lang)
+            found.append(
+                Choice(
+                    query=self.state.with_solved(choice[solved.name]),
+                    solved=words[solved.name],
+                    reached=words[way_back.reaches],
+                    drift=signed(choice[way_back.drift.name], self.lang),
+                    nearest=choice[solved.name] == results.outputs[solved.name],
+                )
+            )
+        return found
+
+    @cached_property
+    def drawings(self) -> list[Drawing]:
+        """The picture on a narrow and on a wide canvas."""
+        if self.picture is None:
+            return []
+        return [
+            Drawing(
+                name,
+                width,
+                self.picture.height,
+                draw(self.picture, self.values, self.words, width, self.lang, self.texts.text)
+                if self.values
+                else Markup(),
+            )
+            for name, width in zip(("narrow", "wide"), self.picture.widths, strict=True)
+        ]
+
+    @cached_property
+    def caption(self) -> list[str]:
+        """What the picture shows."""
+        return [self.sentence(part) for part in self.picture.caption] if self.picture else []
+
+    def _outputs(self) -> list[Output]:
+        return [*self.calculator.outputs, *(self.picture.extra if self.picture else ())]
+
+    # ---- For the page's JavaScript ------------------------------------------------------------------------
+
+    def for_script(self) -> dict[str, Any]:
+        """The calculator as data: what the page's JavaScript needs to read fields, evaluate and show results."""
+        way_back = self.calculator.inverse
+        outputs = {output.name: self._output_for_script(output) for output in self.calculator.outputs}
+        return {
+            "lang": self.lang,
+            "slug": self.calculator.slug,
+            "answer": self.texts.text(self.calculator.answer),
+            "readAs": self.texts.text("read as {number}"),
+            "units": UNITS,
+            "also": _ALSO,
+            "fields": {each.name: self._field_for_script(each) for each in self.calculator.all_fields},
+            "outputs": outputs,
+            "inverse": way_back
+            and {
+                "given": way_back.given.name,
+                "solved": way_back.solved,
+                "reaches": way_back.reaches,
+                "nearest": way_back.nearest.__name__,
+                "below": way_back.below.__name__,
+                "above": way_back.above.__name__,
+                "drift": self._output_for_script(way_back.drift),
+            },
+            "picture": self.picture and self._picture_for_script(self.picture),
+        }
+
+    def _field_for_script(self, each: Field) -> dict[str, Any]:
+        return {
+            "name": each.name,
+            "kind": each.kind,
+            "unit": each.unit,
+            "unitText": self.texts.text(each.unit),
+            "counted": _forms(each.counted, self.lang),
+            "minimum": each.minimum,
+            "maximum": each.maximum,
+            "default": each.default,
+            "step": each.step,
+            "empty": _message(each, "", self.lang),
+            "wrong": _message(each, "{typed}", self.lang),
+        }
+
+    def _output_for_script(self, output: Output) -> dict[str, Any]:
+        return {
+            "name": output.name,
+            "kind": output.kind,
+            "unit": output.unit,
+            "unitText": self.texts.text(output.unit),
+            "counted": _forms(output.counted, self.lang),
+            "difference": output.difference,
+            "formula": output.formula.__name__,
+            "reading": self.texts.text(output.reading),
+        }
+
+    def _picture_for_script(self, picture: Picture) -> dict[str, Any]:
+        return {
+            "extra": {extra.name: self._output_for_script(extra) for extra in picture.extra},
+            "caption": [self.texts.text(part) for part in picture.caption],
+            "shapes": [
+                {
+                    "element": shape.element,
+                    "style": shape.style,
+                    "place": shape.place.__name__,
+                    "times": shape.times and shape.times.__name__,
+                    "text": shape.text and self.texts.text(shape.text),
+                    "number": shape.number and shape.number.__name__,
+                }
+                for shape in picture.shapes
+            ],
+        }
+
+
+def _message(each: Field, typed: str, lang: str) -> str:
+    """What a person is told who types that into a field."""
+    try:
+        each.read(typed)
+    except BadInput as wrong:
+        return complaint(wrong, lang)
+    raise ValueError(f"{each.name} accepts {typed!r}")
+
+
+def _forms(counted: tuple[str, str] | None, lang: str) -> Mapping[str, str] | None:
+    """A unit's plural forms by the names that browsers have for them ("one", "few", ...)."""
+    if counted is None:
+        return None
+    return {name: catalogue(lang).count(*counted, example) for name, example in _plural_examples(lang).items()}
+
+
+@cache
+def _plural_examples(lang: str) -> dict[str, int]:
+    """For each plural form that a language has, a number that takes it. Some take one only for whole millions."""
+    form = Locale.parse(lang, sep="-").plural_form
+    return {form(number): number for number in (1_000_000, *range(200, -1, -1))}

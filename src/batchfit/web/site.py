@@ -1,0 +1,96 @@
+"""What every page is made from: languages, texts, templates, static files. Made once at start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import jinja2
+from babel import Locale
+from markupsafe import Markup
+
+from batchfit.emit import to_module
+from batchfit.languages import catalogue, languages
+from batchfit.web import assets
+from batchfit.web.prose import Prose, read_prose
+from batchfit.web.shelf import Shelf
+
+
+class Site:
+    """The shelf with all that pages need beside it."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self.languages = languages()
+        self.assets = assets.Assets(assets.packaged() | _formula_modules(shelf))
+        self.prose: dict[tuple[str, str], Prose] = {
+            (slug, lang): read_prose(slug, lang) for slug in shelf.calculators for lang in self.languages
+        }
+        self._templates = jinja2.Environment(
+            loader=jinja2.PackageLoader("batchfit.web"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.globals |= {"asset": self.assets.url, "imports": self.assets.with_imports}
+        self._templates.filters["json"] = as_data
+
+    def render(self, template: str, lang: str, **context: Any) -> str:
+        """A template in a language: `_` translates and fills placeholders."""
+        locale = Locale.parse(lang, sep="-")
+        return self._templates.get_template(template).render(
+            _=translator(lang),
+            lang=lang,
+            direction="rtl" if locale.text_direction == "rtl" else "ltr",
+            languages=self.language_names,
+            **context,
+        )
+
+    @cached_property
+    def language_names(self) -> dict[str, str]:
+        """Each language's own name for itself: {"de": "Deutsch"}."""
+        return {lang: _own_name(lang) for lang in self.languages}
+
+
+def translator(lang: str) -> Callable[..., str]:
+    """The function that templates call `_`."""
+    texts = catalogue(lang)
+
+    def translate(english: str, **params: object) -> str:
+        return texts.text(english).format(**params) if params else texts.text(english)
+
+    return translate
+
+
+def as_data(value: object) -> Markup:
+    """JSON for a script element that holds data: nothing in it can end the element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _own_name(lang: str) -> str:
+    name = Locale.parse(lang, sep="-").get_display_name(lang.replace("-", "_")) or lang
+    return name[0].upper() + name[1:]
+
+
+def _formula_modules(shelf: Shelf) -> dict[str, bytes]:
+    """A JavaScript module of each calculator's formulas, by file name."""
+    modules = {}
+    for calculator in shelf:
+        formulas: list[Callable[..., object]] = [output.formula for output in calculator.outputs]
+        if way_back := calculator.inverse:
+            formulas += [way_back.nearest, way_back.below, way_back.above, way_back.drift.formula]
+        if picture := shelf.pictures[calculator.slug]:
+            formulas += picture.formulas()
+        modules[formulas_file(calculator.slug)] = to_module(formulas).encode()
+    return modules
+
+
+def formulas_file(slug: str) -> str:
+    """The static file that holds a calculator's formulas."""
+    return f"formulas-{slug}.js"

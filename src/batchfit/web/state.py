@@ -1,0 +1,167 @@
+"""The state of a calculator's page: what its address says, what that was read as, and the address that says it.
+
+The address is the only place where a state is kept. A number in it is written with a decimal point; a size is a
+number of gigabytes, or carries its unit ("0.75GiB"). A form sent without JavaScript may hold what a person typed
+in their language, and a size's unit apart, in FIELD_unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+from batchfit.calculator import Calculator, Results, Value
+from batchfit.errors import BadInput
+from batchfit.fields import Field, Reading
+from batchfit.languages import catalogue
+from batchfit.numbers import decimal_text
+
+#: Enough for every field filled to the brim; what is longer was not made by our pages.
+LONGEST_QUERY = 2048
+
+REPEATED = "was given more than once in the address; give it once"
+ONE_OF_TWO = "cannot be given together with {solved}, which it finds; give one of the two"
+
+
+@dataclass(slots=True)
+class State:
+    """A calculator's inputs as one address gives them.
+
+    inverse    whether the inverse's field is given, and its solved field found
+    typed      the text of each field in use, as it is to stand in the form
+    units      the unit chosen for each size
+    readings   what the texts mean, where they mean something
+    wrong      what is wrong with the others
+    notes      for a text that others may read otherwise, the number it was read as
+    malformed  the address itself is wrong: a field given twice, or two that exclude each other
+    """
+
+    calculator: Calculator
+    lang: str
+    inverse: bool
+    typed: dict[str, str] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    readings: dict[str, Reading] = field(default_factory=dict)
+    wrong: dict[str, BadInput] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    malformed: bool = False
+    results: Results | None = None
+
+    @property
+    def fields(self) -> list[Field]:
+        """The fields in use, in order; the inverse's stands where its solved field would."""
+        return fields_in_use(self.calculator, inverse=self.inverse)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the only thing wrong is that a field is empty."""
+        return bool(self.wrong) and all(not self.typed[name].strip() for name in self.wrong)
+
+    @property
+    def status(self) -> int:
+        """The HTTP status that fits: 400 for a malformed address, 422 for a value that cannot be used."""
+        if self.malformed:
+            return 400
+        return 422 if self.wrong and not self.incomplete else 200
+
+    def values(self) -> dict[str, Value]:
+        """Every input and result by name."""
+        inputs: dict[str, Value] = {name: reading.value for name, reading in self.readings.items()}
+        return inputs | (self.results.outputs if self.results else {})
+
+    def query(self) -> str:
+        """The query that gives this state in any language; defaults are left out. A value that cannot be read is
+        kept as it was typed, so that a change of language does not lose it."""
+        return self._query(self.fields, {})
+
+    def other_way(self) -> str:
+        """The query of the same batch with the inverse switched on or off: the value found becomes the one given."""
+        way_back = self.calculator.inverse
+        if way_back is None:
+            raise LookupError(f"{self.calculator.slug} has no inverse")
+        given, found = way_back.given.name, way_back.reaches
+        if self.inverse:
+            given, found = way_back.solved, way_back.solved
+        value = self.results.outputs[found] if self.results else self.calculator.field(given).default or ""
+        return self._query(fields_in_use(self.calculator, inverse=not self.inverse), {given: str(value)})
+
+    def with_solved(self, value: Value) -> str:
+        """The query with this value typed into the field that the inverse solves for."""
+        way_back = self.calculator.inverse
+        if way_back is None:
+            raise LookupError(f"{self.calculator.slug} has no inverse")
+        return self._query(list(self.calculator.fields), {way_back.solved: str(value)})
+
+    def _query(self, fields: list[Field], replaced: Mapping[str, str]) -> str:
+        pairs = {}
+        for each in fields:
+            reading = self.readings.get(each.name)
+            text = replaced.get(each.name) or (canonical(each, reading) if reading else self.typed[each.name])
+            if each.default is None or text != default_text(each):
+                pairs[each.name] = text
+        return urlencode(pairs)
+
+
+def fields_in_use(calculator: Calculator, *, inverse: bool) -> list[Field]:
+    """The fields of one direction, in order."""
+    way_back = calculator.inverse
+    if way_back is None or not inverse:
+        return list(calculator.fields)
+    return [way_back.given if each.name == way_back.solved else each for each in calculator.fields]
+
+
+def canonical(of: Field, reading: Reading) -> str:
+    """A value as addresses carry it. Three decimals get a fourth, since "1.125" is 1125 to German readers."""
+    text = decimal_text(reading.number)
+    if "." in text and len(text.split(".")[1]) == 3:
+        text += "0"
+    return text if reading.unit == of.unit else text + reading.unit
+
+
+def default_text(of: Field) -> str:
+    """A field's default as addresses would carry it."""
+    return canonical(of, of.read(of.default or ""))
+
+
+def read_state(calculator: Calculator, lang: str, query: Iterable[tuple[str, str]]) -> State:
+    """The state that an address's query gives to readers of a language. Never raises: what is wrong stands in the
+    state. Unknown names are ignored."""
+    given: dict[str, str] = {}
+    repeated = set()
+    for name, text in query:
+        if name in given:
+            repeated.add(name)
+        given.setdefault(name, text)
+    way_back = calculator.inverse
+    state = State(calculator, lang, inverse=way_back is not None and way_back.given.name in given)
+    for each in state.fields:
+        _read_field(state, each, given)
+        if repeated & {each.name, f"{each.name}_unit"}:
+            state.malformed = True
+            state.wrong[each.name] = BadInput(each.name, REPEATED)
+    if way_back and state.inverse and way_back.solved in given:
+        state.malformed = True
+        solved = catalogue(lang).text(calculator.field(way_back.solved).label)
+        state.wrong[way_back.given.name] = BadInput(way_back.given.name, ONE_OF_TWO, solved=solved)
+    if not state.wrong:
+        state.results = calculator.evaluate({name: reading.value for name, reading in state.readings.items()})
+    return state
+
+
+def _read_field(state: State, each: Field, given: Mapping[str, str]) -> None:
+    name = each.name
+    chosen = given.get(f"{name}_unit")
+    unit = chosen if chosen in each.units else each.unit
+    text = given.get(name, each.default or "")
+    state.typed[name], state.units[name] = text, unit
+    try:
+        reading = each.read(text, state.lang, unit)
+    except BadInput as wrong:
+        state.wrong[name] = wrong
+        return
+    state.readings[name] = reading
+    state.units[name] = reading.unit
+    if reading.ambiguous and text.strip() not in (reading.echo, canonical(each, reading)):
+        state.notes[name] = reading.echo
+    state.typed[name] = reading.echo

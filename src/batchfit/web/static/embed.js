@@ -1,0 +1,12 @@
+// For pages that embed a batchfit calculator: fits each of its frames to the height of what is in it.
+(() => {
+  "use strict";
+  const origin = new URL(document.currentScript.src).origin;
+  addEventListener("message", (event) => {
+    const { type, height } = event.data ?? {};
+    if (event.origin !== origin || type !== "batchfit:height" || !(height > 0 && height < 20000)) return;
+    for (const frame of document.getElementsByTagName("iframe")) {
+      if (frame.contentWindow === event.source) frame.style.height = `${height}px`;
+    }
+  });
+})();

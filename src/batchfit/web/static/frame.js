@@ -1,0 +1,11 @@
+// Inside an embed: tells the page around it how high the calculator is. Uses no storage.
+
+function tell() {
+  const height = Math.ceil(document.querySelector("main").getBoundingClientRect().height);
+  parent.postMessage({ type: "batchfit:height", height }, "*");
+}
+
+if (parent !== window) {
+  new ResizeObserver(tell).observe(document.querySelector("main"));
+  addEventListener("load", tell);
+}

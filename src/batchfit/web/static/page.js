@@ -1,0 +1,272 @@
+// The calculator in the page: answers at once as a person types, and keeps the address in step.
+
+import { call, evaluate } from "./evaluate.js";
+import { canonical, readField } from "./fields.js";
+import { draw } from "./drawing.js";
+import { fill, inWords, quantity, signed } from "./wording.js";
+import { attachSlider } from "./sliders.js";
+
+const calculator = JSON.parse(document.getElementById("calculator").textContent);
+const formulas = await import(calculator.formulas);
+const { lang, inverse } = calculator;
+const root = document.querySelector("[data-instrument]");
+const find = (selector, within = root) => within.querySelector(selector);
+const QUIET = 900; // milliseconds without typing before the result is spoken
+
+const defaults = Object.fromEntries(Object.values(calculator.fields).filter((field) => field.default !== null)
+  .map((field) => [field.name, canonical(field, readField(field, field.default, field.unit, calculator))]));
+
+/** The inputs as the form has them. */
+let backwards = calculator.inverted;
+/** The last results that there were, and the address that gives them. */
+let last = null;
+
+// ---- Reading the form ---------------------------------------------------------------------------------------
+
+function input(name) {
+  return find(`[data-field="${name}"] input[name]`);
+}
+
+function unitOf(field) {
+  return find(`[data-field="${field.name}"] select`)?.value ?? field.unit;
+}
+
+function fieldsInUse(inverted = backwards) {
+  const unused = inverse && (inverted ? inverse.solved : inverse.given);
+  return Object.values(calculator.fields).filter((field) => field.name !== unused);
+}
+
+function read() {
+  const readings = {};
+  const wrong = {};
+  for (const field of fieldsInUse()) {
+    try {
+      readings[field.name] = readField(field, input(field.name).value, unitOf(field), calculator);
+    } catch (error) {
+      if (error.name !== "Unusable") throw error;
+      wrong[field.name] = error;
+    }
+  }
+  return { readings, wrong };
+}
+
+/** The query that gives these readings; defaults are left out. */
+function queryOf(readings, fields = fieldsInUse()) {
+  const pairs = new URLSearchParams();
+  for (const field of fields) {
+    const reading = readings[field.name];
+    const text = typeof reading === "number" ? String(reading) : canonical(field, reading);
+    if (text !== defaults[field.name]) pairs.set(field.name, text);
+  }
+  return pairs.toString();
+}
+
+// ---- Showing ------------------------------------------------------------------------------------------------
+
+function update() {
+  const { readings, wrong } = read();
+  for (const field of fieldsInUse()) showReading(field, readings[field.name], wrong[field.name]);
+  const problems = Object.values(wrong);
+  const state = !problems.length ? "good" : problems.some((problem) => !problem.empty) && last ? "stale" : "empty";
+  root.dataset.state = state;
+  find("[data-message]").textContent = message(state, problems);
+  if (state === "good") {
+    const inputs = Object.fromEntries(Object.entries(readings).map(([name, reading]) => [name, reading.value]));
+    last = { readings, ...evaluate(calculator, formulas, inputs) };
+    showResults(last);
+    keepAddress(last);
+  } else if (state === "empty") {
+    last = null;
+    for (const result of root.querySelectorAll("[data-result]")) blank(result);
+  }
+  speak(state === "good" ? last.answer : [find("[data-message]").textContent, ...problems.map((p) => p.message)].join(" "));
+}
+
+function message(state, problems) {
+  if (state === "good") return "";
+  if (state === "stale") return calculator.texts.stale;
+  return problems.every((problem) => problem.empty) ? calculator.texts.empty : calculator.texts.correct;
+}
+
+function showReading(field, reading, problem) {
+  const box = input(field.name);
+  show(document.getElementById(`${field.name}-error`), problem && !problem.empty ? problem.message : "");
+  const typed = box.value.trim();
+  const noteworthy = reading?.ambiguous && ![reading.echo, canonical(field, reading)].includes(typed);
+  show(document.getElementById(`${field.name}-note`), noteworthy ? fill(calculator.readAs, { number: reading.echo }) : "");
+  if (problem && !problem.empty) box.setAttribute("aria-invalid", "true");
+  else box.removeAttribute("aria-invalid");
+}
+
+function show(element, text) {
+  element.textContent = text;
+  element.hidden = !text;
+}
+
+function blank(result) {
+  for (const part of ["before", "after", "also", "reading"]) find(`[data-${part}]`, result).textContent = "";
+  find("[data-number]", result).textContent = "–";
+  const drift = find("[data-drift]", result);
+  if (drift) drift.hidden = true;
+}
+
+/** The unit that a size is shown in: results in the one that sizes were given in. */
+function unitFor(of, readings) {
+  if (readings[of.name]) return readings[of.name].unit;
+  const given = fieldsInUse().find((field) => field.kind === "bytes");
+  return given && of.kind === "bytes" ? readings[given.name].unit : of.unit;
+}
+
+function showResults(results) {
+  const { readings, values } = results;
+  const extra = calculator.picture?.extra ?? {};
+  const known = { ...values };
+  for (const each of Object.values(extra)) known[each.name] = call(formulas, each.formula, known);
+  const described = { ...calculator.fields, ...calculator.outputs, ...extra, ...(inverse && { [inverse.drift.name]: inverse.drift }) };
+  const words = {};
+  for (const [name, of] of Object.entries(described)) {
+    if (name in known) words[name] = inWords(of, known[name], unitFor(of, readings), calculator);
+  }
+  results.answer = fill(calculator.answer, words);
+  for (const result of root.querySelectorAll("[data-result]")) showResult(result, described, known, words, readings);
+  if (inverse) showDrift(results, words);
+  if (calculator.picture) {
+    draw(calculator.picture, root.querySelectorAll("[data-picture] svg"), formulas, known, words, lang);
+    root.querySelectorAll("[data-caption]").forEach((part, at) => {
+      part.textContent = fill(calculator.picture.caption[at], words);
+    });
+  }
+}
+
+function showResult(result, described, known, words, readings) {
+  const { result: name } = result.dataset;
+  const of = described[name];
+  const unit = unitFor(of, readings);
+  const [before, number, after] = quantity(of, known[name], unit, calculator);
+  find("[data-before]", result).textContent = before;
+  find("[data-number]", result).textContent = number;
+  find("[data-after]", result).textContent = after;
+  const also = of.kind === "bytes" && calculator.also[unit];
+  find("[data-also]", result).textContent = also ? `= ${inWords(of, known[name], also, calculator)}` : "";
+  find("[data-reading]", result).textContent = of.reading ? fill(of.reading, words) : "";
+}
+
+function showDrift({ values, choices, readings }, words) {
+  const box = find("[data-drift]");
+  box.hidden = !(backwards && values[inverse.drift.name]);
+  find("[data-drift-reading]").textContent = box.hidden ? "" : fill(inverse.drift.reading, words);
+  const solved = calculator.fields[inverse.solved];
+  const rows = choices.map((choice) => {
+    const row = document.createElement("tr");
+    if (choice[inverse.solved] === values[inverse.solved]) row.className = "nearest";
+    const link = document.createElement("a");
+    link.href = addressOf(queryOf({ ...readings, [inverse.solved]: choice[inverse.solved] }, fieldsInUse(false)));
+    link.textContent = inWords(solved, choice[inverse.solved], solved.unit, calculator);
+    const cells = [
+      link,
+      inWords(calculator.outputs[inverse.reaches], choice[inverse.reaches], "", calculator),
+      signed(choice[inverse.drift.name], lang),
+    ];
+    row.append(...cells.map((content) => {
+      const cell = document.createElement("td");
+      cell.append(content);
+      return cell;
+    }));
+    return row;
+  });
+  find("[data-choices]").replaceChildren(...rows);
+}
+
+let speaking;
+
+/** Speaks only once a person has stopped typing, and only what has changed. */
+function speak(text) {
+  clearTimeout(speaking);
+  speaking = setTimeout(() => {
+    const announcement = find("[data-announcement]");
+    if (announcement.textContent !== text) announcement.textContent = text;
+  }, QUIET);
+}
+
+// ---- The address --------------------------------------------------------------------------------------------
+
+function addressOf(query) {
+  const pairs = new URLSearchParams(query);
+  const theme = find("input[name=theme]");
+  if (theme) pairs.set("theme", theme.value);
+  return calculator.path + (pairs.size ? `?${pairs}` : "");
+}
+
+function keepAddress(results) {
+  const query = queryOf(results.readings);
+  history.replaceState(null, "", addressOf(query) + location.hash);
+  document.dispatchEvent(new CustomEvent("batchfit:state", { detail: { query, answer: results.answer } }));
+}
+
+// ---- What a person does -------------------------------------------------------------------------------------
+
+/** Switches between a given and a found value, keeping the batch: what was found becomes what is given. */
+function turn(inverted) {
+  if (!inverse || inverted === backwards) return;
+  const from = last?.values[inverted ? inverse.reaches : inverse.solved];
+  backwards = inverted;
+  for (const [name, used] of [[inverse.given, inverted], [inverse.solved, !inverted]]) {
+    const box = find(`[data-field="${name}"]`);
+    box.hidden = !used;
+    for (const control of box.querySelectorAll("input[name], select")) control.disabled = !used;
+  }
+  if (from !== undefined) input(inverted ? inverse.given : inverse.solved).value = String(from);
+  find(`[data-result="${inverse.solved}"]`).hidden = !inverted;
+  for (const link of root.querySelectorAll("[data-backwards]")) {
+    if (link.dataset.backwards === String(inverted)) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+function reset() {
+  for (const field of Object.values(calculator.fields)) {
+    input(field.name).value = field.default === null ? "" : localised(field);
+    const unit = find(`[data-field="${field.name}"] select`);
+    if (unit) unit.value = field.unit;
+  }
+  turn(false);
+  update();
+  moveSliders();
+}
+
+function localised(field) {
+  return readField(field, field.default, field.unit, calculator).echo;
+}
+
+const sliders = Object.values(calculator.fields).map((field) => attachSlider(
+  field, input(field.name), find(`[data-slider="${field.name}"]`), calculator, () => unitOf(field)));
+
+function moveSliders() {
+  for (const slider of sliders) slider.follow();
+}
+
+root.addEventListener("input", () => {
+  update();
+  moveSliders();
+});
+find("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  update();
+});
+root.addEventListener("click", (event) => {
+  const link = event.target.closest("[data-backwards]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  turn(link.dataset.backwards === "true");
+  update();
+  moveSliders();
+});
+document.querySelector("[data-reset]")?.addEventListener("click", (event) => {
+  event.preventDefault();
+  reset();
+});
+
+// What the server showed stays as it is; only a browser that put other values back into the form changes it.
+update();
+moveSliders();
+document.documentElement.dataset.ready = "true";
