@@ -22,7 +22,7 @@ GAP = 3  # between one micro-batch and the next
 
 def slots(accumulation_steps: int, width: int) -> int:
     """Places on the time axis: one for each micro-batch, as far as there is room."""
-    return min(accumulation_steps, 6 if width < 500 else 12)
+    return min(accumulation_steps, 8 if width < 500 else 12)
 
 
 def left_out(accumulation_steps: int, width: int) -> int:
@@ -208,7 +208,7 @@ def in_one_pass_bytes(micro_batch: int, accumulation_steps: int, activation_per_
 
 PICTURE = Picture(
     height=230,
-    widths=(344, 736),
+    widths=(304, 640),
     extra=(
         Output(
             name="in_one_pass_bytes",

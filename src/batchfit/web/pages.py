@@ -50,10 +50,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A way to share: where it leads with the page's address and its answer put in."""
+    """A way to share: where it leads with the page's address and its answer put in. A brand has the same name in
+    every language."""
 
     name: str
     pattern: str
+    brand: bool = True
 
     def href(self, url: str, text: str) -> str:
         """The address, with {url} and {text} filled in."""
@@ -64,7 +66,7 @@ SHARE = (
     Target("X", "https://x.com/intent/post?text={text}&url={url}"),
     Target("Facebook", "https://www.facebook.com/sharer/sharer.php?u={url}"),
     Target("LINE", "https://social-plugins.line.me/lineit/share?url={url}&text={text}"),
-    Target("E-mail", "mailto:?subject={text}&body={url}"),
+    Target("E-mail", "mailto:?subject={text}&body={url}", brand=False),
 )
 
 

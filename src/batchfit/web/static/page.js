@@ -3,6 +3,7 @@
 import { call, evaluate } from "./evaluate.js";
 import { canonical, readField } from "./fields.js";
 import { draw } from "./drawing.js";
+import { formatNumber } from "./numbers.js";
 import { fill, inWords, quantity, signed } from "./wording.js";
 import { attachSlider } from "./sliders.js";
 
@@ -103,7 +104,12 @@ function show(element, text) {
   element.hidden = !text;
 }
 
+function strip(name, text) {
+  find(`[data-strip="${name}"]`).textContent = text;
+}
+
 function blank(result) {
+  strip(result.dataset.result, "–");
   for (const part of ["before", "after", "also", "reading"]) find(`[data-${part}]`, result).textContent = "";
   find("[data-number]", result).textContent = "–";
   const drift = find("[data-drift]", result);
@@ -130,6 +136,7 @@ function showResults(results) {
   results.answer = fill(calculator.answer, words);
   for (const result of root.querySelectorAll("[data-result]")) showResult(result, described, known, words, readings);
   if (inverse) showDrift(results, words);
+  showWorked(known, described, readings);
   if (calculator.picture) {
     draw(calculator.picture, root.querySelectorAll("[data-picture] svg"), formulas, known, words, lang);
     root.querySelectorAll("[data-caption]").forEach((part, at) => {
@@ -146,9 +153,22 @@ function showResult(result, described, known, words, readings) {
   find("[data-before]", result).textContent = before;
   find("[data-number]", result).textContent = number;
   find("[data-after]", result).textContent = after;
+  strip(name, before + number + after);
   const also = of.kind === "bytes" && calculator.also[unit];
   find("[data-also]", result).textContent = also ? `= ${inWords(of, known[name], also, calculator)}` : "";
   find("[data-reading]", result).textContent = of.reading ? fill(of.reading, words) : "";
+}
+
+/** Puts the numbers into the worked examples, which stand outside the calculator. */
+function showWorked(known, described, readings) {
+  for (const number of document.querySelectorAll("[data-worked] [data-value]")) {
+    const of = described[number.dataset.value];
+    const scale = of.kind === "bytes" ? calculator.units[unitFor(of, readings)] : 1;
+    number.textContent = formatNumber(known[of.name] / scale, lang, { significant: 9 });
+  }
+  for (const unit of document.querySelectorAll("[data-worked] [data-unit]")) {
+    unit.textContent = `\u00a0${unitFor(described[unit.dataset.unit], readings)}`;
+  }
 }
 
 function showDrift({ values, choices, readings }, words) {
@@ -216,7 +236,7 @@ function turn(inverted) {
     for (const control of box.querySelectorAll("input[name], select")) control.disabled = !used;
   }
   if (from !== undefined) input(inverted ? inverse.given : inverse.solved).value = String(from);
-  find(`[data-result="${inverse.solved}"]`).hidden = !inverted;
+  for (const kind of ["result", "strip"]) find(`[data-${kind}="${inverse.solved}"]`).hidden = !inverted;
   for (const link of root.querySelectorAll("[data-backwards]")) {
     if (link.dataset.backwards === String(inverted)) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
