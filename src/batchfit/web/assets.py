@@ -67,12 +67,23 @@ class Assets:
         found = re.findall(r"""(?:from|import)\s*["']\./([^"']+)["']|url\(["']?([\w.-]+)["']?\)""", text)
         return [a or b for a, b in found]
 
+    def _prepared(self, name: str) -> bytes:
+        """A file without the indentation and the comments on lines of their own, which are for those who read the
+        source. Nothing else is touched, so no knowledge of the languages is needed."""
+        body = self._files[name]
+        if not name.endswith((".js", ".css")):
+            return body
+        body = re.sub(rb"^\s*/\*.*?\*/$", b"", body, flags=re.M | re.S)
+        if name.endswith(".js"):
+            body = re.sub(rb"^\s*//.*$", b"", body, flags=re.M)
+        return re.sub(rb"\n\s+", b"\n", body).lstrip()
+
     def _add(self, name: str, above: tuple[str, ...]) -> str:
         if name in self._hashed:
             return self._hashed[name]
         if name in above:
             raise ValueError(f"static files mention each other in a circle: {' -> '.join((*above, name))}")
-        body = self._files[name]
+        body = self._prepared(name)
         for other in self._mentioned(name):
             pattern = rb"""(["'(](?:\./)?)%s(["')])""" % re.escape(other.encode())
             body = re.sub(pattern, rb"\g<1>%s\g<2>" % self._add(other, (*above, name)).encode(), body)

@@ -96,8 +96,12 @@ class State:
     def _query(self, fields: list[Field], replaced: Mapping[str, str]) -> str:
         pairs = {}
         for each in fields:
-            reading = self.readings.get(each.name)
-            text = replaced.get(each.name) or (canonical(each, reading) if reading else self.typed[each.name])
+            if each.name in replaced:
+                text = replaced[each.name]
+            elif each.name in self.readings:
+                text = canonical(each, self.readings[each.name])
+            else:
+                text = self.typed[each.name]
             if each.default is None or text != default_text(each):
                 pairs[each.name] = text
         return urlencode(pairs)
