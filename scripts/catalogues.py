@@ -37,7 +37,15 @@ MARKED = {"_", "text", "translate"}
 #: The header's lines that are left out.
 UNKEPT = tuple(
     f'"{name}'
-    for name in ("Project-Id", "Report-", "POT-Creation", "PO-Revision", "Last-Translator", "Language-Team", "Generated-By")
+    for name in (
+        "Project-Id",
+        "Report-",
+        "POT-Creation",
+        "PO-Revision",
+        "Last-Translator",
+        "Language-Team",
+        "Generated-By",
+    )
 )
 
 #: A text, or its forms for one and for many.
@@ -88,7 +96,10 @@ def _in_templates() -> Iterator[tuple[Text, str]]:
     for file in sorted((PACKAGE / "web" / "templates").glob("*.html")):
         with file.open("rb") as source:
             for _, message, _, _ in extract(
-                "jinja2", source, {"_": None}, options={"trim_blocks": "true", "lstrip_blocks": "true", "silent": "false"}
+                "jinja2",
+                source,
+                {"_": None},
+                options={"trim_blocks": "true", "lstrip_blocks": "true", "silent": "false"},
             ):
                 yield str(message), f"web/templates/{file.name}"
 
@@ -119,7 +130,11 @@ def _constants(tree: ast.Module) -> dict[str, list[str]]:
     """Every text that each name is given anywhere in a module."""
     found: dict[str, list[str]] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             for target in node.targets:
                 if isinstance(target, ast.Name):
                     found.setdefault(target.id, []).append(node.value.value)
@@ -151,7 +166,11 @@ def problems(catalog: Catalog, wanted: list[tuple[Text, str]]) -> list[str]:
             found.append(f"{len(forms)} plural forms instead of {catalog.num_plurals}: {text!r}")
         else:
             expected = _placeholders(text if isinstance(text, str) else text[1])
-            found += [f"other placeholders: {form!r} for {text!r}" for form in forms if _placeholders(form) != expected]
+            found += [
+                f"other placeholders: {form!r} for {text!r}"
+                for form in forms
+                if _placeholders(form) != expected
+            ]
     found += [f"stale: {key!r}" for key in there if key not in keys]
     return found
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import click
 
 
-@click.command(epilog="\b\nExamples:\n  batchfit serve\n  batchfit serve --port 9000 --public-url https://example.org")
+@click.command(
+    epilog="\b\nExamples:\n  batchfit serve\n  batchfit serve --port 9000 --public-url https://example.org"
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option(
+    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one."
+)
 @click.option(
     "--public-url",
     metavar="URL",
@@ -22,5 +26,8 @@ def command(host: str, port: int, public_url: str | None) -> None:
     except ModuleNotFoundError as missing:
         raise click.ClickException(f"the web app needs {missing.name}: install batchfit[web]") from None
     if public_url and not public_url.startswith(("http://", "https://")):
-        raise click.BadParameter(f"must start with http:// or https://; you gave {public_url}", param_hint="--public-url")
-    uvicorn.run(create_app(public_url=public_url), host=host, port=port, log_level="info", server_header=False)
+        raise click.BadParameter(
+            f"must start with http:// or https://; you gave {public_url}", param_hint="--public-url"
+        )
+    app = create_app(public_url=public_url, origin=f"http://{host}:{port}")
+    uvicorn.run(app, host=host, port=port, server_header=False)

@@ -58,7 +58,8 @@ def sitemap(site: Site, origin: str) -> Stored:
     for slug, updated in [("", None), *((each.slug, each.updated) for each in site.shelf)]:
         alternates = [(lang, f"{origin}/{lang}/{slug}") for lang in site.languages]
         links = "".join(
-            f'<xhtml:link rel="alternate" hreflang={quoteattr(lang)} href={quoteattr(url)}/>' for lang, url in alternates
+            f'<xhtml:link rel="alternate" hreflang={quoteattr(lang)} href={quoteattr(url)}/>'
+            for lang, url in alternates
         )
         date = f"<lastmod>{updated.isoformat()}</lastmod>" if updated else ""
         entries += [f"<url><loc>{escape(url)}</loc>{date}{links}</url>" for _, url in alternates]
@@ -116,7 +117,10 @@ def _operation(site: Site, calculator: Calculator) -> dict[str, Any]:
         ],
         "responses": {
             "200": {"description": "The results.", "content": {_JSON: {"schema": _results(calculator)}}},
-            "400": {"description": "A parameter was repeated, or two exclude each other.", "content": _ERRORS},
+            "400": {
+                "description": "A parameter was repeated, or two exclude each other.",
+                "content": _ERRORS,
+            },
             "414": {"description": "The query is too long.", "content": _ERRORS},
             "422": {"description": "A value cannot be used.", "content": _ERRORS},
         },
@@ -153,7 +157,12 @@ def _parameter(each: Field) -> dict[str, Any]:
         allowed = f"A size such as 0.75GiB or 512MiB; a bare number is in {each.unit}. At most {each.maximum} bytes."
     else:
         allowed = f"A number from {each.minimum} to {each.maximum}."
-    return {"name": each.name, "in": "query", "description": f"{each.label}. {each.help} {allowed}", "schema": schema}
+    return {
+        "name": each.name,
+        "in": "query",
+        "description": f"{each.label}. {each.help} {allowed}",
+        "schema": schema,
+    }
 
 
 def _results(calculator: Calculator) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import partial
 from http import HTTPStatus
 from importlib import resources
 from urllib.parse import parse_qsl
@@ -30,16 +31,23 @@ from batchfit.web.stored import Stored
 _KEPT = 2000
 
 
-def create_app(shelf: Iterable[Calculator] | None = None, *, public_url: str | None = None) -> ASGIApp:
+def create_app(
+    shelf: Iterable[Calculator] | None = None,
+    *,
+    public_url: str | None = None,
+    origin: str = "http://127.0.0.1:8000",
+) -> ASGIApp:
     """The app that serves a shelf of calculators, by default every one there is.
 
     `public_url` ("https://example.org") is where people reach it: canonical addresses and shared links start with
-    it, and its pages are made at start. Without it they start with what each request was sent to.
+    it. Without it they start with what each request was sent to; then `origin` is where most are expected. Its
+    pages are made at start, those of others when first asked for.
     """
     handlers = _Handlers(Site(Shelf(shelf)), public_url)
-    if public_url:
-        handlers.make_pages(public_url)
-    app = Starlette(routes=handlers.routes(), exception_handlers={HTTPException: handlers.failed, 500: handlers.broken})
+    handlers.make_pages(handlers.public_url or origin)
+    app = Starlette(
+        routes=handlers.routes(), exception_handlers={HTTPException: handlers.failed, 500: handlers.broken}
+    )
     return Security(app, handlers.refused)
 
 
@@ -50,7 +58,9 @@ class _Handlers:
         self._kept: OrderedDict[tuple[str, str], Stored] = OrderedDict()
         script = resources.files("batchfit.web").joinpath("static", "embed.js").read_bytes()
         # Other people's pages name it by this address for years, so it is not kept for ever.
-        self._embed_script = Stored(script, "text/javascript", headers={"Cache-Control": "public, max-age=3600"})
+        self._embed_script = Stored(
+            script, "text/javascript", headers={"Cache-Control": "public, max-age=3600"}
+        )
 
     def routes(self) -> list[Route]:
         return [
@@ -72,14 +82,13 @@ class _Handlers:
     def make_pages(self, origin: str) -> None:
         """Makes every page in its default state."""
         for lang in self.site.languages:
-            self._keep(origin, f"/{lang}/", lambda lang=lang: pages.home_page(self.site, lang, origin))
+            self._keep(origin, f"/{lang}/", partial(pages.home_page, self.site, lang, origin))
             for calculator in self.site.shelf:
                 state = read_state(calculator, lang, [])
-                for path, make in (
-                    (f"/{lang}/{calculator.slug}", lambda s=state: pages.calculator_page(self.site, s, origin)),
-                    (f"/embed/{lang}/{calculator.slug}", lambda s=state: pages.embed_page(self.site, s, "auto", origin)),
-                ):
-                    self._keep(origin, path, make)
+                page = partial(pages.calculator_page, self.site, state, origin)
+                embed = partial(pages.embed_page, self.site, state, "auto", origin)
+                self._keep(origin, f"/{lang}/{calculator.slug}", page)
+                self._keep(origin, f"/embed/{lang}/{calculator.slug}", embed)
 
     # ---- Pages --------------------------------------------------------------------------------------------
 
@@ -163,7 +172,11 @@ class _Handlers:
         if path.endswith(".json"):
             return api.failure(HTTPStatus(status).phrase, status).respond(headers)
         parts = path.removeprefix("/embed").split("/")
-        lang = parts[1] if len(parts) > 1 and parts[1] in self.site.languages else self._language_of(headers, None)
+        lang = (
+            parts[1]
+            if len(parts) > 1 and parts[1] in self.site.languages
+            else self._language_of(headers, None)
+        )
         return pages.error_page(self.site, lang, status).respond(headers)
 
     # ---- What a request asks for ------------------------------------------------------------------------------

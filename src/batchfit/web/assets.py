@@ -18,7 +18,8 @@ _TYPES = {
     ".woff2": "font/woff2",
     ".txt": "text/plain",
 }
-_FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
+# Modules and fonts are asked for across origins where the page is an embed in a sandboxed frame.
+_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "Access-Control-Allow-Origin": "*"}
 
 
 def packaged() -> dict[str, bytes]:
@@ -49,9 +50,9 @@ class Assets:
         """The address of a file. Raises KeyError where there is none of that name."""
         return f"/static/{self._hashed[name]}"
 
-    def with_imports(self, name: str) -> list[str]:
-        """The addresses of a script and of all it imports, to be loaded at once rather than one after another."""
-        found = [name]
+    def with_imports(self, *names: str) -> list[str]:
+        """The addresses of scripts and of all they import, to be loaded at once rather than one after another."""
+        found = list(names)
         for script in found:
             found += [other for other in self._mentioned(script) if other not in found]
         return [self.url(script) for script in found]
@@ -90,5 +91,5 @@ class Assets:
         path = PurePosixPath(name)
         hashed = f"{path.stem}.{hashlib.sha256(body).hexdigest()[:10]}{path.suffix}"
         self._hashed[name] = hashed
-        self._stored[hashed] = Stored(body, _TYPES[path.suffix], headers=_FOR_EVER)
+        self._stored[hashed] = Stored(body, _TYPES[path.suffix], headers=_HEADERS)
         return hashed

@@ -15,7 +15,12 @@ from batchfit.pictures import Picture, Place, Shape, Triangle
 
 
 def draw(
-    picture: Picture, values: Mapping[str, Value], words: Mapping[str, str], width: int, lang: str, texts: Texts
+    picture: Picture,
+    values: Mapping[str, Value],
+    words: Mapping[str, str],
+    width: int,
+    lang: str,
+    texts: Texts,
 ) -> Markup:
     """The shapes of a picture on a canvas of that width, as the content of an <svg>.
 
@@ -32,7 +37,9 @@ def draw(
 Texts = Callable[[str], str]
 
 
-def _element(shape: Shape, known: Mapping[str, Value], words: Mapping[str, str], lang: str, texts: Texts) -> Markup:
+def _element(
+    shape: Shape, known: Mapping[str, Value], words: Mapping[str, str], lang: str, texts: Texts
+) -> Markup:
     place: Place = _call(shape.place, known)
     attributes = {"class": shape.style}
     if isinstance(place, Triangle):

@@ -47,14 +47,18 @@ def shown(
     ]
 
 
+def _records(calculator: Calculator) -> dict[str, Field | Output]:
+    return {of.name: of for of in calculator.fields} | {of.name: of for of in calculator.outputs}
+
+
 def _letters(calculator: Calculator) -> dict[str, str]:
-    return {of.name: of.symbol for of in [*calculator.fields, *calculator.outputs]}
+    return {name: of.symbol for name, of in _records(calculator).items()}
 
 
 def _worked(
     calculator: Calculator, output: Output, values: Mapping[str, Value], units: Mapping[str, str], lang: str
 ) -> Markup:
-    records: dict[str, Field | Output] = {of.name: of for of in [*calculator.fields, *calculator.outputs]}
+    records = _records(calculator)
 
     def placeholder(name: str | None, value: Value) -> Quantity:
         # The result is asked for by the formula's name.

@@ -140,7 +140,9 @@ class Instrument:
         """Every value with its unit, for sentences."""
         words = all_in_words(self.calculator, self.values, self.lang, self.shown_units)
         for extra in self.picture.extra if self.picture and self.values else ():
-            words[extra.name] = in_words(extra, self.values[extra.name], self.lang, self.shown_units[extra.name])
+            words[extra.name] = in_words(
+                extra, self.values[extra.name], self.lang, self.shown_units[extra.name]
+            )
         return words
 
     def sentence(self, english: str) -> str:
@@ -326,7 +328,9 @@ def _forms(counted: tuple[str, str] | None, lang: str) -> Mapping[str, str] | No
     """A unit's plural forms by the names that browsers have for them ("one", "few", ...)."""
     if counted is None:
         return None
-    return {name: catalogue(lang).count(*counted, example) for name, example in _plural_examples(lang).items()}
+    return {
+        name: catalogue(lang).count(*counted, example) for name, example in _plural_examples(lang).items()
+    }
 
 
 @cache

@@ -15,9 +15,11 @@ def preferred(accept_language: str, available: Sequence[str]) -> str:
     A tag means its most likely script, so that "zh-TW" and "zh-HK" are zh-Hant and "zh" is zh-Hans; a script or
     region that we lack gives way to the same language in another one.
     """
-    wanted = []
+    wanted: list[tuple[float, int, str]] = []
     for part in accept_language.split(",")[:20]:
-        found = re.fullmatch(r"\s*([A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*)\s*(?:;\s*q\s*=\s*([01](?:\.\d{0,3})?))?\s*", part)
+        found = re.fullmatch(
+            r"\s*([A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*)\s*(?:;\s*q\s*=\s*([01](?:\.\d{0,3})?))?\s*", part
+        )
         if found and (quality := float(found[2] or 1)) > 0:
             wanted.append((-quality, len(wanted), found[1]))
     for _, _, tag in sorted(wanted):

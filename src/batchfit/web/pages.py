@@ -96,12 +96,18 @@ def calculator_page(site: Site, state: State, origin: str) -> Stored:
         url=url,
         embed_url=embed_url,
         embed_code=EMBED_CODE.format(
-            url=escape(embed_url), title=escape(translator(lang)(calculator.title)), script=escape(f"{origin}/embed.js")
+            url=escape(embed_url),
+            title=escape(translator(lang)(calculator.title)),
+            script=escape(f"{origin}/embed.js"),
         ),
         formulas=shown(calculator, instrument.values, instrument.shown_units, lang),
         data=_data(site, instrument, path),
+        preload=_scripts(site, calculator, "sharing.js"),
         faq=_faq(site, calculator, lang),
-        share=[(target, target.href(url, instrument.answer or translator(lang)(calculator.title))) for target in SHARE],
+        share=[
+            (target, target.href(url, instrument.answer or translator(lang)(calculator.title)))
+            for target in SHARE
+        ],
         next=_next(site, calculator, lang),
         related=_related(site, calculator, lang),
         switch={other: address(f"/{other}/{calculator.slug}", query) for other in site.languages},
@@ -127,6 +133,7 @@ def embed_page(site: Site, state: State, theme: str, origin: str) -> Stored:
         theme=theme,
         full=address(f"/{lang}/{calculator.slug}", state.query()),
         data=_data(site, instrument, path),
+        preload=_scripts(site, calculator, "frame.js"),
     )
     return Stored(html.encode(), "text/html", state.status, _REVALIDATE)
 
@@ -171,6 +178,11 @@ def _data(site: Site, instrument: Instrument, path: str) -> dict[str, object]:
     }
 
 
+def _scripts(site: Site, calculator: Calculator, *names: str) -> list[str]:
+    """Everything that a page's scripts load, so that the browser can ask for all of it at once."""
+    return site.assets.with_imports("page.js", *names, formulas_file(calculator.slug))
+
+
 def _faq(site: Site, calculator: Calculator, lang: str) -> Markup:
     """The questions and answers as structured data for search engines; empty where there are none."""
     entries = site.prose[calculator.slug, lang].entries("faq")
@@ -189,7 +201,9 @@ def _faq(site: Site, calculator: Calculator, lang: str) -> Markup:
     )
 
 
-def _link(site: Site, entry: Calculator | Announced, lang: str, text: Markup | str = "", here: str = "") -> Link:
+def _link(
+    site: Site, entry: Calculator | Announced, lang: str, text: Markup | str = "", here: str = ""
+) -> Link:
     exists = entry.slug in site.shelf.calculators
     return Link(
         title=translator(lang)(entry.title),
@@ -209,7 +223,11 @@ def _next(site: Site, calculator: Calculator, lang: str) -> list[Link]:
 def _related(site: Site, calculator: Calculator, lang: str) -> list[Group]:
     """Every calculator by group."""
     return [
-        Group(category, translator(lang)(group_title(category)), [_link(site, each, lang, here=calculator.slug) for each in entries])
+        Group(
+            category,
+            translator(lang)(group_title(category)),
+            [_link(site, each, lang, here=calculator.slug) for each in entries],
+        )
         for category, entries in site.shelf.groups().items()
     ]
 
@@ -221,6 +239,10 @@ def _shelf(site: Site, lang: str) -> list[Group]:
         return translator(lang)(entry.purpose) if isinstance(entry, Calculator) else ""
 
     return [
-        Group(category, translator(lang)(group_title(category)), [_link(site, each, lang, purpose(each)) for each in entries])
+        Group(
+            category,
+            translator(lang)(group_title(category)),
+            [_link(site, each, lang, purpose(each)) for each in entries],
+        )
         for category, entries in site.shelf.groups().items()
     ]

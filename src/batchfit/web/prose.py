@@ -39,7 +39,8 @@ class Prose:
         """A section's parts, each under its level-2 heading."""
         parts = re.split(r"^## +(.+?) *$", self.sections.get(section, ""), flags=re.M)
         return [
-            Entry(heading, Markup(_MARKDOWN.render(text))) for heading, text in zip(parts[1::2], parts[2::2], strict=True)
+            Entry(heading, Markup(_MARKDOWN.render(text)))
+            for heading, text in zip(parts[1::2], parts[2::2], strict=True)
         ]
 
 

@@ -13,8 +13,8 @@ from batchfit.web.state import LONGEST_QUERY
 
 #: The only paths that other sites may frame.
 FRAMEABLE = "/embed/"
-#: Scripts that other sites' pages load.
-SHARED = ("/embed.js",)
+#: What other sites' pages load: the embed with its files, which a sandboxed frame loads as if from elsewhere.
+SHARED = (FRAMEABLE, "/embed.js", "/static/")
 
 _POLICY = {
     "default-src": "'none'",
@@ -34,7 +34,9 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=(), browsing-topics=()",
 }
-_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+_HOST = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
+)
 
 
 def headers_for(path: str) -> dict[str, str]:
@@ -43,7 +45,7 @@ def headers_for(path: str) -> dict[str, str]:
     policy = _POLICY | {"frame-ancestors": "*" if framed else "'none'"}
     headers = dict(_HEADERS)
     headers["Content-Security-Policy"] = "; ".join(f"{name} {value}" for name, value in policy.items())
-    headers["Cross-Origin-Resource-Policy"] = "cross-origin" if framed or path in SHARED else "same-origin"
+    headers["Cross-Origin-Resource-Policy"] = "cross-origin" if path.startswith(SHARED) else "same-origin"
     if framed:
         # So that a page that isolates itself can frame us too.
         headers["Cross-Origin-Embedder-Policy"] = "require-corp"

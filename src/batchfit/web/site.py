@@ -35,7 +35,7 @@ class Site:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.globals |= {"asset": self.assets.url, "imports": self.assets.with_imports}
+        self._templates.globals["asset"] = self.assets.url
         self._templates.filters["json"] = as_data
 
     def render(self, template: str, lang: str, **context: Any) -> str:

@@ -4,9 +4,13 @@
   const origin = new URL(document.currentScript.src).origin;
   addEventListener("message", (event) => {
     const { type, height } = event.data ?? {};
-    if (event.origin !== origin || type !== "batchfit:height" || !(height > 0 && height < 20000)) return;
+    // A sandboxed frame has no origin of its own.
+    if (event.origin !== origin && event.origin !== "null") return;
+    if (type !== "batchfit:height" || !(height > 0 && height < 20000)) return;
     for (const frame of document.getElementsByTagName("iframe")) {
-      if (frame.contentWindow === event.source) frame.style.height = `${height}px`;
+      if (frame.contentWindow === event.source && frame.src.startsWith(`${origin}/embed/`)) {
+        frame.style.height = `${height}px`;
+      }
     }
   });
 })();
