@@ -3,8 +3,8 @@ than a calculator takes to answer."""
 
 from __future__ import annotations
 
+import re
 import shutil
-import textwrap
 from unicodedata import east_asian_width
 
 import click
@@ -57,9 +57,24 @@ class Panel:
         return "\n".join(lines)
 
 
+#: What a line may be broken between: a wide character with the punctuation that must not start a line, or a word.
+_PIECE = re.compile(r"[^\S\xa0]+|[\u1100-\uffef][，。、；：！？）」』》]*|[^\s\u1100-\uffef]+|\xa0")
+
+
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:
-    # Wide characters count double, so lines of Chinese are cut at half the columns.
-    wide = columns(text) / max(len(text), 1)
-    return textwrap.wrap(
-        text, max(20, int(width / max(wide, 1))), initial_indent=indent, subsequent_indent=indent
-    )
+    """Lines of at most `width` columns. Chinese and Japanese may break between any two characters; a no-break
+    space holds together what stands beside it."""
+    pieces: list[str] = []
+    for piece in _PIECE.findall(text):
+        if pieces and "\xa0" in (piece, pieces[-1][-1]):
+            pieces[-1] += piece
+        else:
+            pieces.append(piece)
+    lines, line = [], ""
+    for piece in pieces:
+        if line and columns(indent + line + piece.rstrip()) > width:
+            lines.append(indent + line.rstrip())
+            line = piece.lstrip()
+        else:
+            line += piece
+    return [*lines, indent + line.rstrip()] if line.strip() else lines
