@@ -48,6 +48,31 @@ def scaled_dot_product_attention(
     return out
 
 
+def attention_on_cpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """The same as the CPU would run it: its own flash attention unless something is dropped (sdp_utils_cpp.cpp)."""
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        attn_mask = _added(attn_mask, query.dtype)
+    if dropout_p == 0 and query.dim() == 4 and query.size(-1) == value.size(-1):
+        fused: Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
+        )[0]
+        return fused
+    out: Tensor = torch.ops.aten._scaled_dot_product_attention_math(
+        query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
+    )[0]
+    return out
+
+
 def flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
     """Whether CUDA chooses flash attention: 16-bit, no mask, one head size of at most 256, 4 dimensions."""
     return (
@@ -120,4 +145,5 @@ def _bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 def _added(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """A mask of truths as one of numbers to add (convert_boolean_attn_mask)."""
-    return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask.logical_not(), -math.inf)
+    nothing = torch.scalar_tensor(0.0, dtype=dtype, device=mask.device)
+    return torch.where(mask, nothing, torch.scalar_tensor(-math.inf, dtype=dtype, device=mask.device))

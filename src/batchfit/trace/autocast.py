@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch.utils.checkpoint import DefaultDeviceType
 
 from batchfit.trace.tracker import Kernel, Tracker
 
@@ -181,6 +182,12 @@ class Autocast:
                 for operator, kernel in self._kernels().items():
                     library.impl(operator, kernel, "AutocastCUDA")
                     self._tracker.stand_in(operator, Kernel(kernel, called=_reached))
+            stack.enter_context(
+                mock.patch("torch.cuda.amp.common.amp_definitely_not_available", return_value=False)
+            )
+            stack.enter_context(mock.patch("torch.cuda.is_bf16_supported", return_value=True))
+            # Whose autocast a checkpointed block's recomputation restores where its arguments do not say.
+            stack.enter_context(mock.patch.object(DefaultDeviceType, "_default_device_type", "cuda"))
             stack.enter_context(torch._C._IncludeDispatchKeyGuard(_KEY))
             stack.enter_context(mock.patch("torch.clear_autocast_cache", self._copies.clear))
             self._exit = stack.pop_all()

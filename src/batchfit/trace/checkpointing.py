@@ -14,9 +14,12 @@ from batchfit.errors import BadInput
 
 _aten = torch.ops.aten
 
+#: The matrix products of linear layers, without and with a bias. Every second one is kept.
+_PRODUCTS = {_aten.mm.default, _aten.addmm.default}
+
 #: What selective checkpointing keeps, after torchtitan: results that are expensive to compute again for their size.
 _KEPT = {
-    _aten.mm.default,
+    *_PRODUCTS,
     _aten._scaled_dot_product_flash_attention.default,
     _aten._scaled_dot_product_efficient_attention.default,
     _aten._scaled_dot_product_cudnn_attention.default,
@@ -33,11 +36,14 @@ def checkpoint_blocks(model: nn.Module, kind: str) -> None:
     """
     if kind == "none":
         return
-    if kind == "full" and getattr(model, "supports_gradient_checkpointing", False):
+    options: dict[str, Any] = {"use_reentrant": False}
+    if kind == "selective":
+        options["context_fn"] = _selective
+    if getattr(model, "supports_gradient_checkpointing", False):
         enable: Any = (
             getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
         )
-        enable({"use_reentrant": False})
+        enable(options)
         return
     blocks = repeated_blocks(model)
     if not blocks:
@@ -47,9 +53,8 @@ def checkpoint_blocks(model: nn.Module, kind: str) -> None:
             kind=kind,
             model=type(model).__name__,
         )
-    contexts = None if kind == "full" else _selective
     for block in blocks:
-        block.forward = _checkpointed(block.forward, contexts)
+        block.forward = _checkpointed(block.forward, options)
 
 
 def repeated_blocks(model: nn.Module) -> list[nn.Module]:
@@ -71,14 +76,12 @@ def repeated_blocks(model: nn.Module) -> list[nn.Module]:
     return found
 
 
-def _checkpointed(forward: Callable[..., Any], contexts: Callable[[], Any] | None) -> Callable[..., Any]:
-    options: dict[str, Any] = {} if contexts is None else {"context_fn": contexts}
-
+def _checkpointed(forward: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
     @functools.wraps(forward)
     def recomputed(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)
-        return checkpoint(forward, *args, use_reentrant=False, **options, **kwargs)
+        return checkpoint(forward, *args, **options, **kwargs)
 
     return recomputed
 
@@ -88,7 +91,7 @@ def _selective() -> Any:
     counts = {True: 0, False: 0}
 
     def policy(context: Any, operator: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-        if operator is _aten.mm.default:
+        if operator in _PRODUCTS:
             counts[context.is_recompute] += 1
             if counts[context.is_recompute] % 2 == 0:
                 return CheckpointPolicy.PREFER_RECOMPUTE

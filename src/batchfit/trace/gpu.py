@@ -10,11 +10,11 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from batchfit.trace.autocast import Autocast
-from batchfit.trace.cuda import CudaComposites
+from batchfit.trace.composites import Composites
 from batchfit.trace.kernels import Kernels
 from batchfit.trace.meta import MetaDevice
 from batchfit.trace.pretence import Pretence
-from batchfit.trace.tracker import Tracker
+from batchfit.trace.tracker import Tracker, true_tensors
 
 
 class Gpu:
@@ -42,11 +42,11 @@ class Gpu:
         with ExitStack() as stack:
             stack.enter_context(self.pretending())
             stack.enter_context(Autocast(self.device.on_device, tracker))
-            if self.is_cuda:
-                stack.enter_context(CudaComposites(tracker))
+            stack.enter_context(Composites(self.shown, tracker))
             stack.enter_context(tracker)
             yield tracker
 
     def bring(self, batch: Any) -> Any:
         """A batch, of any structure, with its tensors on the GPU."""
-        return tree_map_only(torch.Tensor, lambda t: t if t.is_meta else self.device.bring(t), batch)
+        with true_tensors():
+            return tree_map_only(torch.Tensor, lambda t: t if t.is_meta else self.device.bring(t), batch)

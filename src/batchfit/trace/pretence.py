@@ -142,8 +142,6 @@ def _patches(shown: torch.device) -> list[Any]:
     supported = [*_foreach_utils._get_foreach_kernels_supported_devices(), "meta"]
     fused = [*_foreach_utils._get_fused_kernels_supported_devices(), "meta"]
     return [
-        mock.patch("torch.cuda.amp.common.amp_definitely_not_available", return_value=False),
-        mock.patch("torch.cuda.is_bf16_supported", return_value=True),
         mock.patch("torch.cuda.current_device", return_value=0),
         mock.patch("torch.cuda.synchronize", return_value=None),
         mock.patch("torch.cuda.empty_cache", return_value=None),

@@ -24,7 +24,7 @@ from batchfit.trace.protocol import Loss, MakeBatch, model_loss
 from batchfit.trace.settings import OptimizerFactory, Settings
 from batchfit.trace.step import STEPS, Step
 from batchfit.trace.timeline import Timeline
-from batchfit.trace.tracker import Tracker
+from batchfit.trace.tracker import Tracker, true_tensors
 
 #: Told what runs now and which part of the whole is done, from 0 to 1.
 Progress = Callable[[str, float], None]
@@ -143,9 +143,10 @@ def adopt(model: nn.Module, tracker: Tracker) -> None:
     tracker.paths.know(model)
     for path, parameter in model.named_parameters():
         tracker.adopt(parameter, "weights", path.rpartition(".")[0])
-    for path, buffer in model.named_buffers():
-        if tracker.counts(buffer):
-            tracker.adopt(buffer, "buffers", path.rpartition(".")[0])
+    with true_tensors():
+        buffers = [(path, buffer) for path, buffer in model.named_buffers() if tracker.counts(buffer)]
+    for path, buffer in buffers:
+        tracker.adopt(buffer, "buffers", path.rpartition(".")[0])
 
 
 def create_optimizer(choice: str | OptimizerFactory, model: nn.Module) -> torch.optim.Optimizer:

@@ -8,13 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
 from batchfit.trace.modules import ModulePaths
 from batchfit.trace.stacks import Stacks
 from batchfit.trace.timeline import ALLOC, FREE, MARK, Event, Mark, Timeline
+
+#: A context in which tensors say the truth about themselves, although a function mode has them say otherwise.
+true_tensors = torch._C.DisableTorchFunction
 
 #: Runs one operation: (operator, args, kwargs) -> its result. The default calls it.
 Execute = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -26,6 +31,16 @@ class Kernel:
 
     run: Callable[..., Any]
     called: Callable[[], bool]
+
+
+@contextmanager
+def _again(mode: TorchDispatchMode) -> Iterator[None]:
+    """A mode is off while it handles an operation; in here it is on."""
+    TorchDispatchMode.__enter__(mode)
+    try:
+        yield
+    finally:
+        TorchDispatchMode.__exit__(mode, None, None, None)
 
 
 class _Watched(weakref.ref[torch.UntypedStorage]):
@@ -88,6 +103,8 @@ class Tracker(TorchDispatchMode):
         with ExitStack() as stack:
             stack.enter_context(self.paths)
             stack.enter_context(_watching_resizes(self))
+            for mode in (_CachingTorchDispatchMode, _CachedTorchDispatchMode):
+                stack.enter_context(mock.patch.object(mode, "__torch_dispatch__", self._below(mode)))
             super().__enter__()  # type: ignore[no-untyped-call]
             self._exit = stack.pop_all()
         return self
@@ -109,14 +126,21 @@ class Tracker(TorchDispatchMode):
         """
         self._kernels[operator] = kernel
 
-    @contextmanager
-    def _again(self) -> Iterator[None]:
-        """A mode is off while it handles an operation; in here it is on."""
-        super().__enter__()  # type: ignore[no-untyped-call]
-        try:
-            yield
-        finally:
-            super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
+    def _below(self, mode: type[TorchDispatchMode]) -> Callable[..., Any]:
+        """What `mode`, one of selective checkpointing that is put above this one, does with an operation: it must
+        see what a kernel written in Python does, and not the operation that stands for it."""
+        handle = mode.__torch_dispatch__
+
+        def handle_parts(
+            self_: TorchDispatchMode, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            kernel = self._kernels.get(func)
+            if kernel is not None and kernel.called():
+                with true_tensors(), _again(self_):
+                    return kernel.run(*args, **(kwargs or {}))
+            return handle(self_, func, types, args, kwargs)
+
+        return handle_parts
 
     def mark(self, phase: str, step: int, micro: int = -1) -> None:
         """Notes that the step enters `phase`; everything born from here on belongs to it."""
@@ -139,11 +163,10 @@ class Tracker(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        # Function modes change what tensors say of themselves; what is done here needs the truth.
-        with torch._C.DisableTorchFunction():
+        with true_tensors():
             kernel = self._kernels.get(func)
             if kernel is not None and kernel.called():
-                with self._again():
+                with _again(self):
                     return kernel.run(*args, **(kwargs or {}))
             out = self._execute(func, args, kwargs or {})
             if isinstance(out, torch.Tensor):

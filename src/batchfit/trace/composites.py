@@ -1,4 +1,4 @@
-"""Composite operations that PyTorch takes apart differently on CUDA: attention, dropout, softmax out of half precision.
+"""Composite operations that PyTorch takes apart by device: attention, dropout, softmax out of half precision.
 
 Each stands, while a trace runs, where PyTorch's own composite kernel stands, so calls out of Python and out of other
 composite operations all find it.
@@ -13,24 +13,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from batchfit.trace.attention import scaled_dot_product_attention
+from batchfit.trace.attention import attention_on_cpu, scaled_dot_product_attention
 from batchfit.trace.tracker import Kernel, Tracker
 
 _aten = torch.ops.aten
 
 
-class CudaComposites:
-    """A context in which composite operations are taken apart as on CUDA, watched by `tracker`."""
+class Composites:
+    """A context in which composite operations are taken apart as on `device`, watched by `tracker`."""
 
-    def __init__(self, tracker: Tracker) -> None:
+    def __init__(self, device: torch.device, tracker: Tracker) -> None:
+        self._kernels = _ON_CUDA if device.type == "cuda" else _ON_CPU
         self._tracker = tracker
 
-    def __enter__(self) -> CudaComposites:
+    def __enter__(self) -> Composites:
         self._library = torch.library.Library("aten", "IMPL")
         with warnings.catch_warnings():
             # "Overriding a previously registered kernel" is what we mean to do.
             warnings.simplefilter("ignore")
-            for operator, kernel in _KERNELS.items():
+            for operator, kernel in self._kernels.items():
                 self._library.impl(operator, kernel, "CompositeImplicitAutograd")
                 self._tracker.stand_in(operator, Kernel(kernel, called=lambda: True))
         return self
@@ -65,9 +66,11 @@ def _normalised(kernel: Any, input: Tensor, dim: int, dtype: torch.dtype | None)
     return kernel(input if dtype is None else input.to(dtype), dim, False)  # type: ignore[no-any-return]
 
 
-_KERNELS: dict[Any, Callable[..., Any]] = {
+_ON_CUDA: dict[Any, Callable[..., Any]] = {
     _aten.dropout.default: _dropout,
     _aten.softmax.int: _softmax,
     _aten.log_softmax.int: _log_softmax,
     _aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
 }
+
+_ON_CPU: dict[Any, Callable[..., Any]] = {_aten.scaled_dot_product_attention.default: attention_on_cpu}
