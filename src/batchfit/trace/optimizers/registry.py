@@ -19,9 +19,9 @@ from batchfit.trace.optimizers.blockwise import (
     BlockwiseOptimizer,
     blockwise_state_bytes,
 )
-from batchfit.trace.optimizers.cuda_step import as_on_cuda
 from batchfit.trace.optimizers.lion import Lion
 from batchfit.trace.optimizers.muon import MuonWithAdamW, mark_hidden_matrices
+from batchfit.trace.optimizers.reads import without_data
 
 #: A person's own: from the trainable parameters to an optimizer.
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -150,7 +150,10 @@ OPTIMIZERS: dict[str, OptimizerRecipe] = {
             {"lr": 1e-3, "scale_parameter": False, "relative_step": False},
         ),
         OptimizerRecipe(
-            "adafactor-torch", "torch.optim.Adafactor, foreach as on CUDA", _torch("Adafactor"), _factored
+            "adafactor-torch",
+            "torch.optim.Adafactor, one parameter at a time",
+            _torch("Adafactor"),
+            _factored,
         ),
         OptimizerRecipe(
             "lion",
@@ -207,14 +210,14 @@ def create_optimizer(
     """
     groups = groups or [{"params": [p for p in model.parameters() if p.requires_grad]}]
     if not isinstance(choice, str):
-        return as_on_cuda(_from_factory(choice, groups))
+        return without_data(_from_factory(choice, groups))
     recipe = find_optimizer(choice)
     cls = recipe.make()
     options = {**recipe.options, **(hyperparameters or {})}
     _check_options(choice, cls, options)
     if recipe.split:
         groups = recipe.split(model, groups)
-    return as_on_cuda(cls(groups, **options))
+    return without_data(cls(groups, **options))
 
 
 def documented_state_bytes(name: str, optimizer: Optimizer) -> int:

@@ -1,0 +1,44 @@
+"""What PEFT puts around a quantised linear layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from peft.tuners.lora.layer import Linear
+from torch import Tensor
+
+from batchfit.trace.quantize import Linear4bit
+
+
+class QuantizedLora(Linear):
+    """LoRA over a layer of bitsandbytes.
+
+    It differs from LoRA over a plain layer in what it allocates: the result of a 4-bit layer is cloned, and outside
+    autocast the input is cast to the adapter's type and the adapter's result back. Source: PEFT,
+    `tuners/lora/bnb.py` (`Linear4bit.forward`, `Linear8bitLt.forward`).
+    """
+
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self.disable_adapters or self.merged:
+            return super().forward(x, *args, **kwargs)
+        result: Tensor = self.base_layer(x, *args, **kwargs)
+        if isinstance(self.base_layer, Linear4bit):
+            result = result.clone()
+        for name in self.active_adapters:
+            if name not in self.lora_A:
+                continue
+            dtype = result.dtype
+            converts = not torch.is_autocast_enabled()
+            if converts:
+                x = x.to(self.lora_A[name].weight.dtype)
+            # DoRA and its like; PEFT before 0.16 has no variants.
+            variant = getattr(self, "lora_variant", {}).get(name)
+            if variant is not None:
+                result = variant.forward(self, active_adapter=name, x=x, result=result, **kwargs)
+                if converts:
+                    result = result.to(dtype)
+            else:
+                update = self.lora_B[name](self.lora_A[name](self.lora_dropout[name](x))) * self.scaling[name]
+                result = result + (update.to(dtype) if converts else update)
+        return result
