@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from batchfit.trace.optimizers.blockwise import BlockwiseOptimizer
 from batchfit.trace.optimizers.registry import (
     OPTIMIZERS,
     OptimizerFactory,
@@ -13,6 +14,7 @@ from batchfit.trace.optimizers.registry import (
 
 __all__ = [
     "OPTIMIZERS",
+    "BlockwiseOptimizer",
     "OptimizerFactory",
     "OptimizerRecipe",
     "create_optimizer",

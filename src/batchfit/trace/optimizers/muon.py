@@ -40,8 +40,6 @@ class MuonWithAdamW(Optimizer):
             self.parts.append(torch.optim.Muon(_bare(hidden), lr, weight_decay, momentum))
         if rest:
             self.parts.append(torch.optim.AdamW(_bare(rest), lr, weight_decay=weight_decay, foreach=True))
-        for part in self.parts:
-            part.state = self.state
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -50,6 +48,7 @@ class MuonWithAdamW(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for part in self.parts:
+            part.state = self.state  # which `load_state_dict` makes anew
             part.step()
         return loss
 
