@@ -29,7 +29,9 @@ _SMALL: dict[str, Any] = {
 CONFIGS: dict[str, PretrainedConfig] = {
     "llama, tied": LlamaConfig(**_SMALL, tie_word_embeddings=True),
     "llama": LlamaConfig(**_SMALL),
-    "gpt2": GPT2Config(n_embd=HIDDEN, n_layer=2, n_head=4, vocab_size=VOCABULARY, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0),
+    "gpt2": GPT2Config(
+        n_embd=HIDDEN, n_layer=2, n_head=4, vocab_size=VOCABULARY, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
+    ),
     "gemma2, capped logits": Gemma2Config(**_SMALL, head_dim=16, final_logit_softcapping=2.0),
 }
 
@@ -37,12 +39,16 @@ CONFIGS: dict[str, PretrainedConfig] = {
 def causal(config: PretrainedConfig, loss: str, device: str = "cpu") -> nn.Module:
     torch.manual_seed(0)
     with torch.device(device):
-        model: nn.Module = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+        model: nn.Module = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+            config, attn_implementation="eager"
+        )
     use_loss(model, loss)
     return model.train()
 
 
-def loss_and_gradients(config: PretrainedConfig, loss: str, **inputs: Any) -> tuple[float, dict[str, torch.Tensor]]:
+def loss_and_gradients(
+    config: PretrainedConfig, loss: str, **inputs: Any
+) -> tuple[float, dict[str, torch.Tensor]]:
     model = causal(config, loss)
     ids = torch.randint(0, VOCABULARY, (3, 17), generator=torch.Generator().manual_seed(1))
     labels = ids.clone()
@@ -62,7 +68,7 @@ def test_every_loss_is_the_models_own(loss: str, config: PretrainedConfig, items
     assert got == pytest.approx(expected, rel=1e-6)
     assert ours.keys() == gradients.keys()
     for name, gradient in gradients.items():
-        torch.testing.assert_close(ours[name], gradient, msg=lambda m, name=name: f"{name}: {m}")
+        torch.testing.assert_close(ours[name], gradient)
 
 
 def timeline(loss: str, device: str, micro_batch: int = 2, tokens: int = 32) -> Timeline:

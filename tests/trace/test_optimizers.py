@@ -70,8 +70,10 @@ def three_steps(
 
 
 def tensors(timeline: Timeline) -> list[Event]:
-    """The births and deaths of more than a single number: step counters are on the host in one run, and not in the other."""
-    return [e._replace(storage=0, stack=0) for e in timeline.events if e.kind in (ALLOC, FREE) and e.nbytes > 8]
+    """The births and deaths of more than a number: step counters are on the host in one run, not in the other."""
+    return [
+        e._replace(storage=0, stack=0) for e in timeline.events if e.kind in (ALLOC, FREE) and e.nbytes > 8
+    ]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -97,7 +99,9 @@ def peak_of_step(name: str, hyperparameters: dict[str, Any] | None = None) -> in
     """The most bytes alive in the third step's update."""
     timeline, _ = three_steps(name, Gpu().watched, "meta", torch.float32, hyperparameters)
     live = list(timeline.live())
-    last = max(i for i, (e, _) in enumerate(live) if e.kind == 2 and timeline.marks[e.stack].phase == "optimizer")
+    last = max(
+        i for i, (e, _) in enumerate(live) if e.kind == 2 and timeline.marks[e.stack].phase == "optimizer"
+    )
     return max(alive for _, alive in live[last:])
 
 
@@ -142,7 +146,10 @@ def test_own_factory_runs_as_on_cuda() -> None:
 
 def test_bitsandbytes_keeps_states_of_the_same_sizes() -> None:
     bitsandbytes = pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
-    for name, cls in (("adamw-8bit", bitsandbytes.optim.AdamW8bit), ("lion-8bit", bitsandbytes.optim.Lion8bit)):
+    for name, cls in (
+        ("adamw-8bit", bitsandbytes.optim.AdamW8bit),
+        ("lion-8bit", bitsandbytes.optim.Lion8bit),
+    ):
         model = Small()
         theirs = cls(model.parameters())
         ours = create_optimizer(name, model)

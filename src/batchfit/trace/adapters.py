@@ -81,7 +81,7 @@ def add_lora(model: nn.Module, lora: Lora) -> nn.Module:
         with torch.device("meta"), warnings.catch_warnings():
             # PEFT reads attributes that transformers has renamed since.
             warnings.simplefilter("ignore", FutureWarning)
-            return peft.get_peft_model(model, config)  # type: ignore[arg-type]
+            return peft.get_peft_model(model, config)
     except ValueError as error:
         if lora.targets is None:
             raise BadInput(

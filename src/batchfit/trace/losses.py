@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from batchfit.errors import BadInput
+from batchfit.trace.layers import base_model, output_layer
 
 #: From hidden states (batch, tokens, hidden), the output layer and shifted labels (batch, tokens) to the summed
 #: loss over the tokens whose label is not ignored. `softcap` bounds the logits where the model asks for it.
@@ -36,8 +37,8 @@ def use_loss(model: nn.Module, name: str) -> None:
     linear_loss = LOSSES[name]
     if linear_loss is None:
         return
-    causal: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
-    head = causal.get_output_embeddings() if hasattr(causal, "get_output_embeddings") else None
+    causal = base_model(model)
+    head = output_layer(causal)
     if type(head) is not nn.Linear or not hasattr(causal, "loss_function"):
         raise BadInput(
             "loss",
@@ -48,7 +49,7 @@ def use_loss(model: nn.Module, name: str) -> None:
         )
     # The model's forward calls its output layer, then its loss function on the result: the layer hands on the
     # hidden states as they are, and the loss function applies it.
-    head.forward = _unchanged  # type: ignore[method-assign]
+    head.forward = _unchanged  # type: ignore[assignment, method-assign]
     causal.loss_function = _loss_function(linear_loss, head, _take_softcap(causal))
 
 
@@ -109,7 +110,7 @@ def fused_cross_entropy(
     hidden: Tensor, head: nn.Linear, labels: Tensor, ignore_index: int, softcap: float | None = None
 ) -> Tensor:
     """The summed loss, from logits a few rows at a time, with the gradients computed on the way."""
-    total: Tensor = _FusedLinearCrossEntropy.apply(
+    total: Tensor = _FusedLinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden.reshape(-1, hidden.size(-1)), head.weight, head.bias, labels.reshape(-1), ignore_index, softcap
     )
     return total

@@ -226,15 +226,17 @@ class MetaDevice:
         self, func: _Operator, traits: _Traits, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         if func is torch.ops.aten.index.Tensor or func is torch.ops.aten.index_put.default:
-            return func(args[0], [self._as_positions(i, func) for i in args[1]], *args[2:], **kwargs)
+            indices = [position for index in args[1] for position in self._positions(index, func)]
+            return func(args[0], indices, *args[2:], **kwargs)
         raise DataNeeded(func.name())
 
-    def _as_positions(self, index: torch.Tensor | None, func: _Operator) -> torch.Tensor | None:
+    def _positions(self, index: torch.Tensor | None, func: _Operator) -> list[torch.Tensor | None]:
+        """An index as it is; a mask, whose truths must be known, as the positions where it is true."""
         if index is None or index.dtype not in (torch.bool, torch.uint8):
-            return index
+            return [index]
         if not self.known.knows(index):
             raise DataNeeded(func.name())
-        return index
+        return list(self.bring(self.known.value(index).nonzero()).unbind(1))
 
 
 class _Tensors:

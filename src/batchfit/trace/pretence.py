@@ -15,6 +15,7 @@ from torch.utils.checkpoint import _allowed_determinism_checks_to_fns
 
 from batchfit.trace.errors import DataNeeded
 from batchfit.trace.meta import MetaDevice
+from batchfit.trace.reads import step_if_finite
 
 _META = torch.device("meta")
 _Function = Callable[..., Any]
@@ -142,6 +143,7 @@ def _patches(shown: torch.device) -> list[Any]:
     supported = [*_foreach_utils._get_foreach_kernels_supported_devices(), "meta"]
     fused = [*_foreach_utils._get_fused_kernels_supported_devices(), "meta"]
     return [
+        mock.patch("torch.amp.GradScaler._maybe_opt_step", step_if_finite),
         mock.patch("torch.cuda.current_device", return_value=0),
         mock.patch("torch.cuda.synchronize", return_value=None),
         mock.patch("torch.cuda.empty_cache", return_value=None),

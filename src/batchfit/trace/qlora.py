@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from peft.tuners.lora.layer import Linear
@@ -31,7 +31,7 @@ class QuantizedLora(Linear):
             dtype = result.dtype
             converts = not torch.is_autocast_enabled()
             if converts:
-                x = x.to(self.lora_A[name].weight.dtype)
+                x = x.to(cast(Tensor, self.lora_A[name].weight).dtype)
             # DoRA and its like; PEFT before 0.16 has no variants.
             variant = getattr(self, "lora_variant", {}).get(name)
             if variant is not None:

@@ -14,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from batchfit.errors import BadInput
+from batchfit.trace.layers import output_layer
 
 #: Weights that share one absmax, in NF4.
 NF4_BLOCK = 64
@@ -49,7 +50,7 @@ class QuantizedLinear(nn.Linear):
 
 
 class Linear4bit(QuantizedLinear):
-    """NF4: two weights a byte, a float32 absmax per 64; with `double`, an 8-bit one and a float32 one per 256 of them.
+    """NF4: two weights a byte, a float32 absmax per 64; with `nested`, an 8-bit one and a float32 one per 256 of them.
 
     Forward and backward make a 16-bit copy of the whole weight for their product; nothing but the packed weight is
     saved for backward. Source: bitsandbytes 0.43 to 0.50, `functional.quantize_4bit`, `functional.QuantState`,
@@ -57,17 +58,17 @@ class Linear4bit(QuantizedLinear):
     some GPUs, without a copy; larger ones, and all of backward, make it.)
     """
 
-    def __init__(self, layer: nn.Module, *, double: bool = False) -> None:
+    def __init__(self, layer: nn.Module, *, nested: bool = False) -> None:
         super().__init__(layer)
         count, device = self.weight.numel(), cast(Tensor, layer.weight).device
         blocks = -(-count // NF4_BLOCK)
-        self.double = double
+        self.nested = nested
         self.weight = nn.Parameter(
             torch.empty(-(-count // 2), 1, dtype=torch.uint8, device=device), requires_grad=False
         )
-        self._constant("absmax", blocks, torch.uint8 if double else torch.float32, device)
+        self._constant("absmax", blocks, torch.uint8 if nested else torch.float32, device)
         self._constant("code", 16, torch.float32, device)
-        if double:
+        if nested:
             self._constant("nested_absmax", -(-blocks // NESTED_BLOCK), torch.float32, device)
             self._constant("nested_code", 256, torch.float32, device)
             self._constant("offset", 1, torch.float32, device)
@@ -77,13 +78,13 @@ class Linear4bit(QuantizedLinear):
 
     def dequantize(self) -> Tensor:
         absmax = cast(Tensor, self.absmax)
-        if self.double:  # first the absmax: it is there while the weight is made
+        if self.nested:  # first the absmax: it is there while the weight is made
             absmax = torch.empty_like(absmax, dtype=torch.float32).add_(cast(Tensor, self.offset))
         return absmax.new_empty(self.out_features, self.in_features, dtype=self.compute_dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         bias = None if self.bias is None else self.bias.to(self.compute_dtype)
-        out: Tensor = _Matmul4bit.apply(x.to(self.compute_dtype), bias, self)
+        out: Tensor = _Matmul4bit.apply(x.to(self.compute_dtype), bias, self)  # type: ignore[no-untyped-call]
         return out.to(x.dtype)
 
 
@@ -132,7 +133,7 @@ class Linear8bit(QuantizedLinear):
     def forward(self, x: Tensor) -> Tensor:
         if self.bias is not None and self.bias.dtype != x.dtype:
             self.bias.data = self.bias.data.to(x.dtype)
-        out: Tensor = _Matmul8bit.apply(x, self.bias, self)
+        out: Tensor = _Matmul8bit.apply(x, self.bias, self)  # type: ignore[no-untyped-call]
         return out
 
 
@@ -177,7 +178,7 @@ def _quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
 #: By name: from a linear layer to its quantised replacement.
 QUANTIZERS: dict[str, Callable[[nn.Module], QuantizedLinear]] = {
     "nf4": Linear4bit,
-    "nf4-double": lambda layer: Linear4bit(layer, double=True),
+    "nf4-double": lambda layer: Linear4bit(layer, nested=True),
     "int8": Linear8bit,
 }
 
@@ -223,9 +224,9 @@ def _kept_as_they_are(model: nn.Module) -> set[int]:
     """The weights, by id, that are not quantised (transformers, `quantizers.base.get_keys_to_not_convert`)."""
     owners = Counter(id(p) for module in model.modules() for p in module.parameters(recurse=False))
     kept = {parameter for parameter, count in owners.items() if count > 1}
-    *_, last = model.parameters()
-    kept.add(id(last))
-    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    for last in list(model.parameters())[-1:]:
+        kept.add(id(last))
+    head = output_layer(model)
     if head is not None:
         kept.add(id(head.weight))
     return kept
@@ -239,5 +240,7 @@ def prepare_for_training(model: nn.Module, *, checkpointing: bool = True) -> nn.
     """
     from peft import prepare_model_for_kbit_training
 
-    prepared: nn.Module = prepare_model_for_kbit_training(model, use_gradient_checkpointing=checkpointing)
+    prepared: nn.Module = prepare_model_for_kbit_training(  # type: ignore[no-untyped-call]
+        model, use_gradient_checkpointing=checkpointing
+    )
     return prepared

@@ -8,23 +8,28 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
-import torch
 from torch import nn
 
 from batchfit.profile import Affinity, Compute, MemoryProfile, Provenance, SeqRange, States
+from batchfit.trace.adapters import Lora, add_lora
 from batchfit.trace.build import twin
 from batchfit.trace.checkpointing import checkpoint_blocks
 from batchfit.trace.errors import explained
 from batchfit.trace.gpu import Gpu
+from batchfit.trace.losses import use_loss
 from batchfit.trace.model_units import describe
+from batchfit.trace.optimizers import OptimizerFactory, create_optimizer
 from batchfit.trace.phases import alike, envelopes, peaks
 from batchfit.trace.protocol import Loss, MakeBatch, model_loss
-from batchfit.trace.settings import OptimizerFactory, Settings
+from batchfit.trace.quantize import prepare_for_training, quantize
+from batchfit.trace.settings import Settings
 from batchfit.trace.step import STEPS, Step
 from batchfit.trace.timeline import Timeline
 from batchfit.trace.tracker import Tracker, true_tensors
+from batchfit.trace.trainers import trainer_step
 
 #: Told what runs now and which part of the whole is done, from 0 to 1.
 Progress = Callable[[str, float], None]
@@ -44,7 +49,7 @@ def trace(
     model: nn.Module,
     make_batch: MakeBatch,
     *,
-    loss: Loss = model_loss,
+    loss: Loss | str = "full",
     precision: str = "bf16",
     optimizer: str | OptimizerFactory = "adamw",
     checkpointing: str = "none",
@@ -52,6 +57,9 @@ def trace(
     max_grad_norm: float | None = None,
     set_to_none: bool = True,
     ema: bool = False,
+    lora: Lora | None = None,
+    quantize: str | None = None,
+    trainer: str = "none",
     seq_len: int | None = None,
     name: str | None = None,
     progress: Progress | None = None,
@@ -59,14 +67,27 @@ def trace(
     """The memory profile of training `model`, which is left untouched and may be on the meta device.
 
     `make_batch(b)` makes a micro-batch of b samples: a dict goes to the model by keywords, a tuple by position.
-    `loss(model, batch)` is the loss, by default the one the model computes itself. `seq_len` is only noted, in
-    tokens. `progress` is told what runs and how much of it is done.
+    `loss(model, batch)` is the loss; by a name ("full", "chunked", "fused") it is the one that the model computes
+    itself, in this way. `lora` adds adapters, to base weights in few bits if `quantize` says so. `trainer` runs the
+    step of a real one. `seq_len` is only noted, in tokens. `progress` is told what runs and how much of it is done.
 
     Raises BadInput where a setting is not known, or where the model needs data that a trace does not have.
     """
     begun = time.perf_counter()
-    settings = Settings(precision, optimizer, checkpointing, attention, max_grad_norm, set_to_none, ema)
-    job = prepare(model, make_batch, settings, loss)
+    settings = Settings(
+        precision,
+        optimizer,
+        checkpointing,
+        attention,
+        max_grad_norm,
+        set_to_none,
+        ema,
+        loss=loss if isinstance(loss, str) else "full",
+        lora=lora,
+        quantize=quantize,
+        trainer=trainer,
+    )
+    job = prepare(model, make_batch, settings, model_loss if isinstance(loss, str) else loss)
     timelines: dict[int, Timeline] = {}
     for done, micro_batch in enumerate((*TRACED, CHECKED_AT)):
         if progress is not None:
@@ -98,9 +119,13 @@ def trace_timeline(
 
 @dataclass(slots=True)
 class Job:
-    """A model on the pretended GPU, ready to be trained there at any micro-batch."""
+    """A model on the pretended GPU, ready to be trained there at any micro-batch.
+
+    `fresh` makes the model anew, for trainers: they wrap it, and may change it.
+    """
 
     model: nn.Module
+    fresh: Callable[[], nn.Module]
     make_batch: MakeBatch
     loss: Loss
     settings: Settings
@@ -108,15 +133,29 @@ class Job:
 
     def timeline(self, micro_batch: int, steps: Iterable[int] = STEPS) -> Timeline:
         """Trains the model for a few optimizer steps and answers the timeline; the model is as before."""
+        model = self.model if self.settings.trainer == "none" else self.fresh()
         with ExitStack() as stack:
             tracker = stack.enter_context(self.gpu.watched())
             stack.enter_context(explained())
-            adopt(self.model, tracker)
-            optimizer = create_optimizer(self.settings.optimizer, self.model)
-            step = Step(self.model, self.loss, optimizer, self.settings, tracker)
-            step.run(lambda: self.gpu.bring(self.make_batch(micro_batch)), steps)
+            adopt(model, tracker)
+            if self.settings.trainer == "none":
+                optimizer = create_optimizer(self.settings.optimizer, model)
+                step = Step(model, self.loss, optimizer, self.settings, tracker)
+                step.run(lambda: self.gpu.bring(self.make_batch(micro_batch)), steps)
+            else:
+                trained = stack.enter_context(
+                    trainer_step(
+                        self.settings.trainer,
+                        model,
+                        tracker,
+                        precision=self.settings.precision,
+                        optimizer=self.settings.optimizer,
+                        max_grad_norm=self.settings.max_grad_norm,
+                    )
+                )
+                trained.run(lambda: self.make_batch(micro_batch), steps)
             tracker.close()
-            self.model.zero_grad(set_to_none=True)
+            model.zero_grad(set_to_none=True)
         return tracker.timeline
 
 
@@ -129,13 +168,26 @@ def prepare(
 ) -> Job:
     """Copies `model` to the pretended GPU and makes it what the settings ask for."""
     gpu = Gpu(shown)
-    copied = twin(model, gpu.device)
+    fresh = partial(_as_trained, model, settings, gpu)
+    return Job(fresh(), fresh, make_batch, loss, settings, gpu)
+
+
+def _as_trained(model: nn.Module, settings: Settings, gpu: Gpu) -> nn.Module:
+    """A copy of `model` on the GPU, with the weights, adapters, loss and checkpointing that the settings ask for."""
+    copied: nn.Module = twin(model, gpu.device)
     copied.train()
     dtype = settings.weights_dtype
     if any(p.is_floating_point() and p.dtype != dtype for p in copied.parameters()):
         copied.to(dtype)
+    if settings.quantize is not None:
+        quantize(copied, settings.quantize)
+    if settings.kbit:
+        copied = prepare_for_training(copied, checkpointing=False)
+    if settings.lora is not None:
+        copied = add_lora(copied, settings.lora)
+    use_loss(copied, settings.loss)
     checkpoint_blocks(copied, settings.checkpointing)
-    return Job(copied, make_batch, loss, settings, gpu)
+    return copied
 
 
 def adopt(model: nn.Module, tracker: Tracker) -> None:
@@ -147,11 +199,6 @@ def adopt(model: nn.Module, tracker: Tracker) -> None:
         buffers = [(path, buffer) for path, buffer in model.named_buffers() if tracker.counts(buffer)]
     for path, buffer in buffers:
         tracker.adopt(buffer, "buffers", path.rpartition(".")[0])
-
-
-def create_optimizer(choice: str | OptimizerFactory, model: nn.Module) -> torch.optim.Optimizer:
-    trained = [p for p in model.parameters() if p.requires_grad]
-    return torch.optim.AdamW(trained) if isinstance(choice, str) else choice(trained)
 
 
 def _profile(

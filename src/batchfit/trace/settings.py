@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
 from batchfit.errors import BadInput
+from batchfit.trace.adapters import Lora
+from batchfit.trace.losses import LOSSES
+from batchfit.trace.optimizers import OptimizerFactory, find_optimizer
+from batchfit.trace.quantize import QUANTIZERS
+from batchfit.trace.trainers import TRAINERS
 
 #: Each precision: the type the weights are kept in, the type autocast computes in (None: no autocast).
 PRECISIONS: dict[str, tuple[torch.dtype, torch.dtype | None]] = {
@@ -21,16 +26,15 @@ PRECISIONS: dict[str, tuple[torch.dtype, torch.dtype | None]] = {
 CHECKPOINTING = ("none", "full", "selective")
 ATTENTION = ("flash", "sdpa", "eager")
 
-#: Makes the optimizer for the parameters that are trained.
-OptimizerFactory = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The step as it is trained. Each default is what most people run.
 
     `optimizer` is a name or a function from parameters to an optimizer; `max_grad_norm` clips gradients to this
-    norm (None: no clipping); `set_to_none` as in `zero_grad`; `ema` keeps a moving average of the weights.
+    norm (None: no clipping, or what a trainer does by itself); `set_to_none` as in `zero_grad`; `ema` keeps a moving
+    average of the weights; `loss` says how a causal language model gets from its last hidden states to its loss;
+    `quantize` keeps the base weights in few bits, and `kbit` prepares them by PEFT's `prepare_model_for_kbit_training`.
     """
 
     precision: str = "bf16"
@@ -40,8 +44,31 @@ class Settings:
     max_grad_norm: float | None = None
     set_to_none: bool = True
     ema: bool = False
+    loss: str = "full"
+    lora: Lora | None = None
+    quantize: str | None = None
+    kbit: bool = False
+    trainer: str = "none"
 
     def __post_init__(self) -> None:
+        if isinstance(self.optimizer, str):
+            find_optimizer(self.optimizer)
+        _one_of("loss", self.loss, LOSSES)
+        _one_of("trainer", self.trainer, TRAINERS)
+        if self.trainer == "trl" and self.loss != "full":
+            raise BadInput(
+                "loss",
+                "must be full with the trainer trl, which has its own; you gave {given}",
+                given=repr(self.loss),
+            )
+        if self.quantize is not None:
+            _one_of("quantize", self.quantize, QUANTIZERS)
+            if self.lora is None:
+                raise BadInput(
+                    "quantize",
+                    "needs adapters to train (lora); you gave {given} alone",
+                    given=repr(self.quantize),
+                )
         _one_of("precision", self.precision, PRECISIONS)
         _one_of("checkpointing", self.checkpointing, CHECKPOINTING)
         _one_of("attention", self.attention, ATTENTION)
@@ -73,6 +100,11 @@ class Settings:
             "max_grad_norm": self.max_grad_norm,
             "set_to_none": self.set_to_none,
             "ema": self.ema,
+            "loss": self.loss,
+            "lora": None if self.lora is None else asdict(self.lora),
+            "quantize": self.quantize,
+            "kbit": self.kbit,
+            "trainer": self.trainer,
         }
 
 

@@ -3,119 +3,142 @@
 from __future__ import annotations
 
 import os
+import random
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import numpy
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from batchfit.errors import BadInput
+from batchfit.extras import need
 from batchfit.trace.optimizers import BlockwiseOptimizer, OptimizerFactory, create_optimizer
+from batchfit.trace.reads import ReadsAreOne
+from batchfit.trace.tracker import Tracker
 
 #: The trainers a step can be run by; "none" is a bare loop.
 TRAINERS = ("none", "hf", "trl")
 
 
 class TrainerStep:
-    """A trainer that was made for `model` and is ready to train: what `Trainer.train` does, without data and files.
+    """Runs optimizer steps of a trainer under the tracker: what its `train` does, without data and files.
 
-    `micro` runs the trainer's own `training_step` on one micro-batch, `update` what its loop does after the last one of
-    a step. `on_backward` is called where forward is over.
+    Forward and backward are its own `training_step`, and clipping, the optimizer's step and the schedule follow it as
+    in its loop.
     """
 
-    def __init__(self, trainer: Any, on_backward: Callable[[], None]) -> None:
+    def __init__(self, trainer: Any, tracker: Tracker) -> None:
         self._trainer = trainer
+        self._tracker = tracker
+        self._at = 0, 0
         trainer.create_optimizer_and_scheduler(num_training_steps=1000)
-        self.model, self.optimizer, trainer.lr_scheduler = trainer.accelerator.prepare(
+        trainer.model_wrapped, trainer.optimizer, trainer.lr_scheduler = trainer.accelerator.prepare(
             trainer.model, trainer.optimizer, trainer.lr_scheduler
         )
-        trainer.optimizer, trainer.model_wrapped = self.optimizer, self.model
-        backward = trainer.accelerator.backward
+        self._backward = trainer.accelerator.backward
+        trainer.accelerator.backward = self._marked_backward
 
-        def marked(loss: Tensor, **kwargs: Any) -> None:
-            on_backward()
-            backward(loss, **kwargs)
+    def run(self, batch: Callable[[], Mapping[str, Tensor]], steps: Iterable[int]) -> None:
+        """Runs optimizer steps; `steps` gives the number of micro-batches in each. Batches are on the host."""
+        trainer, tracker = self._trainer, self._tracker
+        steps = tuple(steps)
+        for step, micros in enumerate(steps):
+            tracker.mark("begin", step)
+            batches, items = trainer.get_batch_samples(
+                iter([dict(batch()) for _ in range(micros)]), micros, trainer.args.device
+            )
+            trainer.current_gradient_accumulation_steps = micros
+            for micro, inputs in enumerate(batches):
+                self._at = step, micro
+                tracker.mark("forward", step, micro)
+                with ReadsAreOne("transformers.trainer", "trl", "accelerate"):
+                    # Kept until the next one is there, as in the trainer's loop.
+                    loss = trainer.training_step(trainer.model_wrapped, inputs, items)
+                for parameter in trainer.model.parameters():
+                    if parameter.grad is not None:
+                        tracker.label(parameter.grad, "gradients")
+            tracker.mark("optimizer", step)
+            self._update()
+            tracker.mark("zero_grad", step)
+            trainer.model_wrapped.zero_grad()
+            del loss
+        tracker.mark("end", len(steps) - 1)
 
-        trainer.accelerator.backward = marked
+    def _marked_backward(self, loss: Tensor, **kwargs: Any) -> None:
+        self._tracker.mark("backward", *self._at)
+        self._backward(loss, **kwargs)
 
-    def batches(self, made: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], Any]:
-        """The micro-batches of a step as the loop hands them on, with the number of items in them all."""
-        batches, items = self._trainer.get_batch_samples(iter(made), len(made), self._trainer.args.device)
-        self._trainer.current_gradient_accumulation_steps = len(batches)
-        return batches, items
-
-    def micro(self, inputs: dict[str, Any], items: Any) -> Tensor:
-        """Forward and backward of one micro-batch; the loss that the loop adds up."""
-        loss: Tensor = self._trainer.training_step(self.model, inputs, items)
-        return loss
-
-    def update(self) -> None:
-        """Clips gradients, steps the optimizer and the schedule, and sets gradients to None."""
+    def _update(self) -> None:
         trainer = self._trainer
         if trainer.args.max_grad_norm:
-            trainer.accelerator.clip_grad_norm_(self.model.parameters(), trainer.args.max_grad_norm)
-        self.optimizer.step()
+            trainer.accelerator.clip_grad_norm_(
+                trainer.model_wrapped.parameters(), trainer.args.max_grad_norm
+            )
+        trainer.optimizer.step()
         trainer.lr_scheduler.step()
-        self.model.zero_grad()
 
 
 @contextmanager
 def trainer_step(
     kind: str,
     model: nn.Module,
+    tracker: Tracker,
     *,
     precision: str,
     optimizer: str | OptimizerFactory,
     max_grad_norm: float | None,
-    accumulation_steps: int,
-    on_backward: Callable[[], None],
 ) -> Iterator[TrainerStep]:
     """A trainer of this kind around `model`, which is on the GPU that a trace pretends to have.
 
-    precision   as `Settings` has it: "bf16-mixed" and "fp16-mixed" are the trainer's `bf16=True` and `fp16=True`
+    precision       as `Settings` has it: "bf16-mixed" and "fp16-mixed" are the trainer's `bf16=True` and `fp16=True`
+    max_grad_norm   None: what the trainer does by itself
 
     Nothing is written but in a temporary folder, nothing is reported, and accelerate's process-wide state is as before
     when the context ends. Raises BadInput where the trainer is not known, not installed, or refuses the model.
     """
-    if kind not in TRAINERS[1:]:
+    if kind not in _MAKERS:
         raise BadInput(
-            "trainer", "must be one of {known}; you typed {typed}", known=", ".join(TRAINERS), typed=repr(kind)
+            "trainer",
+            "must be one of {known}; you typed {typed}",
+            known=", ".join(TRAINERS),
+            typed=repr(kind),
         )
+    for package in ("transformers", "accelerate", *_PACKAGES[kind]):
+        need(package, extra="trace", wanted_for=f"the trainer {kind}")
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="batchfit-"))
         stack.enter_context(_alone())
+        for patch in _triton_of_trl() if kind == "trl" else ():
+            stack.enter_context(patch)
         arguments: dict[str, Any] = {
             "output_dir": folder,
-            "per_device_train_batch_size": 1,
-            "gradient_accumulation_steps": accumulation_steps,
             "gradient_checkpointing": False,  # the model's blocks are set up before
             "bf16": precision == "bf16-mixed",
             "fp16": precision == "fp16-mixed",
-            "max_grad_norm": max_grad_norm or 0.0,
             "report_to": "none",
             "save_strategy": "no",
             "logging_strategy": "no",
             "disable_tqdm": True,
             "remove_unused_columns": False,
         }
+        if max_grad_norm is not None:
+            arguments["max_grad_norm"] = max_grad_norm
         try:
-            trainer = _MAKERS[kind](model, arguments)
-        except ImportError as error:
-            raise BadInput(
-                "trainer",
-                "{kind} needs {package}: pip install {package}",
-                kind=kind,
-                package=error.name or str(error),
-            ) from error
+            with tracker.categorised("weights"):  # TRL casts adapters
+                trainer = _MAKERS[kind](model, arguments)
         except ValueError as error:
-            raise BadInput("trainer", "{kind} refuses the model: {reason}", kind=kind, reason=str(error)) from error
+            raise BadInput(
+                "trainer", "{kind} refuses the model: {reason}", kind=kind, reason=str(error)
+            ) from error
         trainer.optimizer = _optimizer(optimizer, trainer)
-        yield TrainerStep(trainer, on_backward)
+        yield TrainerStep(trainer, tracker)
 
 
 def _optimizer(choice: str | OptimizerFactory, trainer: Any) -> Optimizer:
@@ -140,17 +163,19 @@ def _optimizer(choice: str | OptimizerFactory, trainer: Any) -> Optimizer:
 def _hf(model: nn.Module, arguments: dict[str, Any]) -> Any:
     from transformers import Trainer, TrainingArguments
 
-    return Trainer(model, TrainingArguments(**arguments))  # type: ignore[arg-type]
+    return Trainer(model, TrainingArguments(**arguments))
 
 
 def _trl(model: nn.Module, arguments: dict[str, Any]) -> Any:
-    from datasets import Dataset
-    from trl import SFTConfig, SFTTrainer
+    from datasets import Dataset  # type: ignore[import-untyped]
+    from trl.trainer.sft_config import SFTConfig
+    from trl.trainer.sft_trainer import SFTTrainer
 
+    # It never gets to see data; this is the least that it takes for a data set.
     sample = Dataset.from_dict({"input_ids": [[0, 1]], "labels": [[0, 1]]})
     arguments |= {"dataset_kwargs": {"skip_prepare_dataset": True}, "max_length": None}
     return SFTTrainer(
-        model,
+        model,  # type: ignore[arg-type]
         SFTConfig(**arguments),
         train_dataset=sample,
         processing_class=_tokenizer(),
@@ -164,31 +189,66 @@ def _tokenizer() -> Any:
     from transformers import PreTrainedTokenizerFast
 
     words = Tokenizer(WordLevel({"<pad>": 0, "<eos>": 1}, unk_token="<pad>"))
-    return PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="<eos>")
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=words, pad_token="<pad>", eos_token="<eos>"
+    )
+
+
+def _triton_of_trl() -> list[Any]:
+    """TRL's loss (since 1.15) folds tiles of logits into statistics, and those into gradients, in Triton kernels.
+
+    They work in place. Without Triton, TRL does the same in float32 copies of a tile, which a GPU never holds.
+    """
+    try:
+        from trl.kernels import chunked_logprob as loss
+        from trl.trainer import utils
+    except ImportError:
+        return []
+    kernel = _InPlaceKernel()
+    return [
+        mock.patch.object(loss, "_use_triton", return_value=True),
+        mock.patch.object(utils, "_use_triton", return_value=True),
+        mock.patch.object(loss, "_forward_kernel", kernel),
+        mock.patch.object(loss, "_backward_kernel", kernel),
+        mock.patch.object(loss, "triton", SimpleNamespace(cdiv=lambda a, b: -(-a // b)), create=True),
+    ]
+
+
+class _InPlaceKernel:
+    """A Triton kernel to be called as `kernel[grid](...)`, for what it allocates: nothing."""
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return lambda *args, **kwargs: None
 
 
 _MAKERS: dict[str, Callable[..., Any]] = {"hf": _hf, "trl": _trl}
+_PACKAGES: dict[str, tuple[str, ...]] = {"hf": (), "trl": ("trl",)}
 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Trainers find one GPU; accelerate's and transformers' process-wide state is put back at the end."""
-    from accelerate.state import AcceleratorState, GradientState, PartialState
+    """Trainers find one GPU and no network; process-wide states that they set are put back at the end."""
+    from accelerate.state import (  # type: ignore[import-untyped]
+        AcceleratorState,
+        GradientState,
+        PartialState,
+    )
     from transformers.utils import logging
 
-    verbosity = logging.get_verbosity()
     with ExitStack() as stack:
         for state in (PartialState, AcceleratorState, GradientState):
             stack.enter_context(mock.patch.dict(state._shared_state, clear=True))
-        stack.enter_context(mock.patch.dict(os.environ, {"HF_HUB_OFFLINE": "1", "WANDB_DISABLED": "true"}))
-        stack.enter_context(mock.patch("torch.cuda.is_available", lambda: True))
-        stack.enter_context(mock.patch("torch.cuda.device_count", lambda: 1))
-        stack.enter_context(mock.patch("torch.cuda.set_device", lambda device: None))
+        stack.enter_context(mock.patch.dict(os.environ, {"CI": "1"}))  # TRL then reports no use
+        stack.enter_context(mock.patch("huggingface_hub.constants.HF_HUB_OFFLINE", True))
+        stack.enter_context(mock.patch("huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY", True))
+        stack.enter_context(mock.patch("torch.cuda.is_available", return_value=True))
+        stack.enter_context(mock.patch("torch.cuda.device_count", return_value=1))
+        stack.enter_context(mock.patch("torch.cuda.set_device", return_value=None))
+        stack.callback(random.setstate, random.getstate())
+        stack.callback(numpy.random.set_state, numpy.random.get_state())
         stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.callback(logging.set_verbosity, logging.get_verbosity())
+        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        logging.set_verbosity_error()
-        try:
-            yield
-        finally:
-            logging.set_verbosity(verbosity)
+        yield

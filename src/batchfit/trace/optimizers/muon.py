@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from batchfit.errors import BadInput
+from batchfit.trace.layers import output_layer
 
 
 class MuonWithAdamW(Optimizer):
@@ -60,7 +61,7 @@ def _bare(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def mark_hidden_matrices(model: nn.Module, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each group in two, marked `hidden` or not: matrices, but for embeddings and the output layer."""
     outside = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    head = output_layer(model)
     if head is not None:
         outside.add(id(head.weight))
     marked = []

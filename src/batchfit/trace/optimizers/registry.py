@@ -21,7 +21,7 @@ from batchfit.trace.optimizers.blockwise import (
 )
 from batchfit.trace.optimizers.lion import Lion
 from batchfit.trace.optimizers.muon import MuonWithAdamW, mark_hidden_matrices
-from batchfit.trace.optimizers.reads import without_data
+from batchfit.trace.reads import without_data
 
 #: A person's own: from the trainable parameters to an optimizer.
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]

@@ -1,0 +1,178 @@
+"""Base weights in 4 and 8 bits: their sizes, what a step with them holds, and published QLoRA runs."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
+
+from batchfit.errors import BadInput
+from batchfit.trace import Settings
+from batchfit.trace.adapters import Lora, add_lora
+from batchfit.trace.quantize import QUANTIZERS, Linear4bit, QuantizedLinear, prepare_for_training, quantize
+from batchfit.trace.timeline import Timeline
+from tests.trace.same import on_cpu, sizes, two_micro_batches, without_data
+
+pytestmark = pytest.mark.torch
+
+TOKENS = torch.zeros(2, 16, dtype=torch.long)
+BATCH = {"input_ids": TOKENS, "labels": TOKENS}
+
+
+def llama(*, tied: bool = False) -> nn.Module:
+    config = LlamaConfig(
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=500,
+        tie_word_embeddings=tied,
+    )
+    model: nn.Module = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)  # type: ignore[no-untyped-call]
+    return model
+
+
+def storages(layer: nn.Module) -> int:
+    return sum(t.untyped_storage().nbytes() for t in (*layer.parameters(), *layer.buffers()))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"),
+    [
+        # 4 bits a weight, 4 bytes per 64 of them, a table of 16 float32
+        ("nf4", 4096 * 11008 // 2 + 4 * 4096 * 11008 // 64 + 64),
+        # 4 bits a weight, 1 byte per 64, 4 per 64 * 256; tables of 16 and 256, an offset
+        ("nf4-double", 4096 * 11008 // 2 + 4096 * 11008 // 64 + 4 * 4096 * 11008 // 64 // 256 + 64 + 1024 + 4),
+        # 1 byte a weight, 4 a row
+        ("int8", 4096 * 11008 + 4 * 11008),
+    ],
+)
+def test_sizes_are_as_documented(scheme: str, expected: int) -> None:
+    layer = nn.Linear(4096, 11008, bias=False, dtype=torch.bfloat16, device="meta")
+    assert storages(QUANTIZERS[scheme](layer)) == expected
+
+
+def test_bitsandbytes_keeps_weights_of_the_same_sizes() -> None:
+    bitsandbytes = pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
+    weight = torch.randn(257, 129, dtype=torch.bfloat16)
+    layer = nn.Linear(129, 257, bias=False, dtype=torch.bfloat16)
+    for scheme, nested in (("nf4", False), ("nf4-double", True)):
+        packed, state = bitsandbytes.functional.quantize_4bit(weight, quant_type="nf4", compress_statistics=nested)
+        theirs = [packed, state.absmax, state.code]
+        if nested:
+            theirs += [state.state2.absmax, state.state2.code, state.offset]
+        assert storages(QUANTIZERS[scheme](layer)) == sum(t.untyped_storage().nbytes() for t in theirs)
+    rows, scales, _ = bitsandbytes.functional.int8_vectorwise_quant(weight.half())
+    assert storages(QUANTIZERS["int8"](layer)) == rows.nbytes + scales.nbytes
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_embeddings_norms_and_output_layer_stay(tied: bool) -> None:
+    with torch.device("meta"):
+        model = llama(tied=tied)
+    replaced = quantize(model, "nf4")
+    assert len(replaced) == 2 * 7
+    kept = {name for name, p in model.named_parameters() if p.dtype is torch.bfloat16}
+    assert {name.split(".")[-2] for name in kept} == {
+        "embed_tokens",
+        "input_layernorm",
+        "post_attention_layernorm",
+        "norm",
+    } | (set() if tied else {"lm_head"})
+
+
+def test_transposed_layers_of_gpt2_are_quantised_too() -> None:
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(GPT2Config(n_embd=64, n_layer=1, n_head=2, vocab_size=100))  # type: ignore[no-untyped-call]
+    quantize(model, "nf4")
+    layer = model.get_submodule("transformer.h.0.mlp.c_fc")
+    assert isinstance(layer, QuantizedLinear)
+    assert (layer.in_features, layer.out_features) == (64, 256)
+
+
+@pytest.mark.parametrize("lora", [Lora(4, ("all-linear",)), Lora(4, ("q_proj",), dropout=0.1)])
+@pytest.mark.parametrize("scheme", QUANTIZERS)
+def test_a_step_without_data_allocates_what_one_with_data_does(scheme: str, lora: Lora) -> None:
+    def make() -> nn.Module:
+        model = llama()
+        quantize(model, scheme)
+        adapted = add_lora(model, lora)
+        return adapted.to_empty(device="cpu") if model.device.type == "cpu" else adapted
+
+    assert sizes(without_data(make, BATCH, two_micro_batches)) == sizes(on_cpu(make, BATCH, two_micro_batches))
+
+
+def one_layer(scheme: str, rows: int) -> Timeline:
+    """A step of a quantised layer of 1024 x 4096 whose input needs a gradient."""
+
+    def make() -> nn.Module:
+        return QUANTIZERS[scheme](nn.Linear(1024, 4096, bias=False, dtype=torch.bfloat16))
+
+    def train(layer: nn.Module, batch: Any, tracker: Any) -> None:
+        tracker.mark("forward", 0, 0)
+        out = layer(batch.requires_grad_())
+        tracker.mark("backward", 0, 0)
+        out.backward(out.detach())
+
+    return without_data(make, torch.zeros(rows, 1024, dtype=torch.bfloat16), train, "cuda:0")
+
+
+@pytest.mark.parametrize("scheme", ["nf4", "nf4-double"])
+def test_forward_and_backward_hold_a_16_bit_copy_of_the_weight_for_a_while(scheme: str) -> None:
+    born = [(e.kind, e.nbytes) for e in one_layer(scheme, 8).events if e.nbytes == 2 * 1024 * 4096]
+    assert born == [(1, 8388608), (0, 8388608)] * 2
+
+
+def test_int8_keeps_its_input_until_the_graph_is_gone() -> None:
+    timeline = one_layer("int8", 8)
+    birth = next(e for e in timeline.events if e.kind == 1 and e.nbytes == 8 * 4096 * 4)
+    assert birth  # the 32-bit product
+    with torch.device("meta"):
+        layer = QUANTIZERS["int8"](nn.Linear(16, 16, dtype=torch.bfloat16))
+    x = torch.zeros(4, 16, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    out = layer(x)
+    assert out.grad_fn.kept.shape == (4, 16)
+
+
+def test_kbit_preparation_brings_the_rest_to_float32() -> None:
+    with torch.device("meta"):
+        model = llama()
+    quantize(model, "nf4")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # transformers renamed what PEFT calls
+        prepare_for_training(model, checkpointing=False)
+    assert {p.dtype for p in model.parameters()} == {torch.uint8, torch.float32}
+    assert not any(p.requires_grad for p in model.parameters())
+
+
+def test_quantised_dora_dequantises_the_weight_for_its_norm() -> None:
+    with torch.device("meta"):
+        model = llama()
+    quantize(model, "nf4")
+    model = add_lora(model, Lora(4, ("q_proj",), dora=True))
+    magnitudes = [p for name, p in model.named_parameters() if "magnitude" in name]
+    assert [p.shape for p in magnitudes] == [(128,)] * 2
+
+
+def test_unknown_scheme_says_which_there_are() -> None:
+    with pytest.raises(BadInput, match=r"^quantize: must be one of nf4, nf4-double, int8; you typed 'int3'$"):
+        quantize(llama(), "int3")
+
+
+def test_model_with_nothing_to_quantise_is_told() -> None:
+    with pytest.raises(BadInput, match=r"^quantize: needs linear layers besides the output layer; Linear has none$"):
+        quantize(nn.Linear(2, 2), "nf4")
+
+
+def test_quantised_weights_alone_cannot_be_trained() -> None:
+    with pytest.raises(BadInput, match=r"^quantize: needs adapters to train \(lora\); you gave 'nf4' alone$"):
+        Settings(quantize="nf4")
+
+
+def test_packed_weights_hold_two_a_byte_even_where_they_are_odd() -> None:
+    assert Linear4bit(nn.Linear(3, 3, bias=False)).weight.numel() == 5
