@@ -33,7 +33,7 @@ def twin(model: Module, device: MetaDevice) -> Module:
                     device.bring(buffer) if not buffer.is_floating_point() else _shared(buffer, bases)
                 )
     try:
-        with Pretence(device, torch.device("cpu")):
+        with Pretence(device, torch.device("cpu"), lambda: True):
             return copy.deepcopy(model, memo)
     except (TypeError, RuntimeError) as error:
         raise BadInput(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from batchfit.trace.autocast import Autocast
@@ -15,6 +16,18 @@ from batchfit.trace.kernels import Kernels
 from batchfit.trace.meta import MetaDevice
 from batchfit.trace.pretence import Pretence
 from batchfit.trace.tracker import Tracker, true_tensors
+
+
+class _Unwatched(TorchDispatchMode):
+    """Operations run on the device, and no timeline is written."""
+
+    def __init__(self, device: MetaDevice) -> None:
+        super().__init__()
+        self._device = device
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        with true_tensors():
+            return self._device(func, args, kwargs or {})
 
 
 class Gpu:
@@ -27,20 +40,30 @@ class Gpu:
         self.device = MetaDevice(host=self.is_cuda)
 
     @contextmanager
-    def pretending(self) -> Iterator[None]:
+    def pretending(self, strict: Callable[[], bool] = lambda: True) -> Iterator[None]:
         """Code in here finds the GPU; nothing watches it. The random state outside stays as it was."""
         with ExitStack() as stack:
             stack.enter_context(torch.random.fork_rng(devices=[]))
-            stack.enter_context(Pretence(self.device, self.shown))
+            stack.enter_context(Pretence(self.device, self.shown, strict))
             yield
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """Code in here makes models: every tensor is on the GPU, wherever it is made, so none takes memory."""
+        outer, self.device.host = self.device.host, False
+        try:
+            with self.pretending(), _Unwatched(self.device):
+                yield
+        finally:
+            self.device.host = outer
 
     @contextmanager
     def watched(self) -> Iterator[Tracker]:
         """Code in here runs on the GPU, and the tracker writes the timeline of what it does."""
         tracker = Tracker(self.device, self.device.on_device, Kernels() if self.is_cuda else None)
-        tracker.on_death = self.device.forget
         with ExitStack() as stack:
-            stack.enter_context(self.pretending())
+            # A training loop may print what a model must not decide by.
+            stack.enter_context(self.pretending(lambda: bool(tracker.paths.current) or tracker.category == "optimizer"))
             stack.enter_context(Autocast(self.device.on_device, tracker))
             stack.enter_context(Composites(self.shown, tracker))
             stack.enter_context(tracker)

@@ -7,6 +7,7 @@ value is then its own view of that storage, so views need no bookkeeping.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -20,19 +21,17 @@ _MOST_FLOATING = 1 << 12
 
 
 class KnownValues:
-    """Contents of meta storages, by the storage's address. Whoever watches storages calls `forget` at their death."""
+    """Contents of meta storages, for as long as these live."""
 
     def __init__(self) -> None:
-        self._contents: dict[int, torch.UntypedStorage] = {}
+        self._contents: dict[int, _Content] = {}
 
-    def forget(self, address: int) -> None:
-        """The storage at this address is gone, or its content is no longer known."""
-        self._contents.pop(address, None)
+    def __bool__(self) -> bool:
+        return bool(self._contents)
 
     def spoil(self, tensor: torch.Tensor) -> None:
         """`tensor` was written to with what is not known."""
-        if self._contents:
-            self._contents.pop(tensor.untyped_storage()._cdata, None)
+        self._contents.pop(tensor.untyped_storage()._cdata, None)
 
     def knows(self, tensor: torch.Tensor) -> bool:
         """Whether `tensor`'s value is known: a real tensor's is."""
@@ -42,7 +41,7 @@ class KnownValues:
         """The real tensor that a known `tensor` stands for; writing to it writes what is known."""
         if not tensor.is_meta:
             return tensor
-        content = self._contents[tensor.untyped_storage()._cdata]
+        content = self._contents[tensor.untyped_storage()._cdata].data
         empty = torch.empty(0, dtype=tensor.dtype)
         return empty.set_(content, tensor.storage_offset(), tensor.size(), tensor.stride())
 
@@ -52,12 +51,34 @@ class KnownValues:
 
     def learn(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
         """From now on the meta `tensor`, alone on its storage so far, is known to be `value`."""
-        content = torch.UntypedStorage(tensor.untyped_storage().nbytes())
-        self._contents[tensor.untyped_storage()._cdata] = content
+        storage = tensor.untyped_storage()
+        content = _Content(storage, self._forget)
+        content.address = storage._cdata
+        content.data = torch.UntypedStorage(storage.nbytes())
+        self._contents[content.address] = content
         self.value(tensor).copy_(value.detach())
+
+    def _forget(self, content: weakref.ref[torch.UntypedStorage]) -> None:
+        assert isinstance(content, _Content)
+        if self._contents.get(content.address) is content:
+            del self._contents[content.address]
+
+
+class _Content(weakref.ref[torch.UntypedStorage]):
+    """What a meta storage would hold, found by its address; gone with it."""
+
+    __slots__ = ("address", "data")
+
+    address: int
+    data: torch.UntypedStorage
+
+
+def discrete(tensor: torch.Tensor) -> bool:
+    """Whether `tensor` holds what decisions are made by: whole numbers, truths, or a single number of any kind."""
+    return not (tensor.dtype.is_floating_point or tensor.dtype.is_complex) or tensor.numel() == 1
 
 
 def small(tensor: torch.Tensor) -> bool:
     """Whether `tensor`'s value is worth keeping."""
-    most = _MOST_FLOATING if tensor.dtype.is_floating_point or tensor.dtype.is_complex else _MOST_DISCRETE
+    most = _MOST_DISCRETE if discrete(tensor) else _MOST_FLOATING
     return tensor.numel() <= most and tensor.layout is torch.strided

@@ -7,13 +7,14 @@ twice a step), so the shape of a result is looked up when the same operation has
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from batchfit.trace.errors import DataNeeded
-from batchfit.trace.known import KnownValues, small
+from batchfit.trace.known import KnownValues, discrete, small
 
 _META = torch.device("meta")
 _CPU = torch.device("cpu")
@@ -23,11 +24,14 @@ _Spec = tuple[torch.Size, tuple[int, ...], torch.dtype] | None
 
 _Operator = Any
 
+#: Types of an index that picks where it is true.
+_MASKS = (torch.bool, torch.uint8)
+
 
 class _Traits:
     """What an operator's schema says of its results."""
 
-    __slots__ = ("data_dependent", "device_at", "fresh", "in_place", "random", "tensor_free", "written")
+    __slots__ = ("data_dependent", "device_at", "fresh", "in_place", "random", "spoilt", "tensor_free", "written")
 
     def __init__(self, func: _Operator) -> None:
         schema = func._schema
@@ -38,6 +42,8 @@ class _Traits:
         )
         self.random = torch.Tag.nondeterministic_seeded in tags
         self.written = [i for i, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write]
+        #: The written arguments whose values are not known afterwards. A trace takes gradients to be finite.
+        self.spoilt = [i for i in self.written if schema.arguments[i].name != "found_inf"]
         #: Every result is a new tensor. `_unsafe_view` and its like say so too, but are views in truth.
         self.fresh = (
             bool(returns)
@@ -80,23 +86,19 @@ class MetaDevice:
         self.known = KnownValues()
         self._traits: dict[_Operator, _Traits] = {}
         self._specs: dict[tuple[Any, ...], tuple[_Spec, ...]] = {}
-        self._off_device: set[int] = set()
+        self._off_device = weakref.WeakSet[torch.UntypedStorage]()
 
     def on_device(self, tensor: torch.Tensor) -> bool:
         """Whether `tensor` is in the GPU's memory."""
-        return tensor.is_meta and tensor.untyped_storage()._cdata not in self._off_device
-
-    def forget(self, address: int) -> None:
-        """The storage at `address` is gone."""
-        self.known.forget(address)
-        self._off_device.discard(address)
+        return tensor.is_meta and not (self._off_device and tensor.untyped_storage() in self._off_device)
 
     def bring(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A real tensor as it is on the device: a meta tensor of the same layout, its value known if it is small."""
+        """`tensor` as it is on the device: a meta tensor of the same layout, its value known if it was and is small."""
         with torch.no_grad():
             there = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=_META)
-        if small(tensor):
-            self.known.learn(there, tensor)
+        # A batch's floating-point numbers are examples: what follows from them is not to be relied on.
+        if discrete(tensor) and small(tensor) and self.known.knows(tensor):
+            self.known.learn(there, self.known.value(tensor))
         return there
 
     def __call__(self, func: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -113,13 +115,20 @@ class MetaDevice:
             tensors = _Tensors(args, kwargs)
         if self._follows(traits, tensors):
             return self._run_known(func, traits, args, kwargs, tensors)
-        if traits.written:
-            for index in traits.written:
+        if self._off_device or self._leaves(kwargs):
+            return self._on_host(func, traits, args, kwargs, tensors)
+        return self._unknown(func, traits, args, kwargs, tensors)
+
+    def _unknown(
+        self, func: _Operator, traits: _Traits, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: _Tensors
+    ) -> Any:
+        if traits.spoilt and self.known:
+            for index in traits.spoilt:
                 self._spoil(
                     args[index] if index < len(args) else kwargs.get(func._schema.arguments[index].name)
                 )
         if traits.data_dependent:
-            return self._data_dependent(func, traits, args, kwargs)
+            return self._data_dependent(func, traits, args, kwargs, tensors)
         return self._run(func, traits, args, kwargs, tensors)
 
     def _run(
@@ -169,8 +178,23 @@ class MetaDevice:
         if traits.device_at is None or (self.host and (device is None or device.type != "meta")):
             return func(*args, **kwargs)
         out = func(*args, **{**kwargs, "device": _META})
-        if isinstance(out, torch.Tensor) and small(out):
+        if isinstance(out, torch.Tensor) and small(out) and (not traits.random or discrete(out)):
             self.known.learn(out, func(*args, **{**kwargs, "device": _CPU}))
+        return out
+
+    def _leaves(self, kwargs: dict[str, Any]) -> bool:
+        """Whether the result is asked for on the host."""
+        device = kwargs.get("device")
+        return self.host and device is not None and device.type == "cpu"
+
+    def _on_host(
+        self, func: _Operator, traits: _Traits, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: _Tensors
+    ) -> Any:
+        """An operation that copies to the host, or reads only what was copied there: no data either, but not counted."""
+        leaves = self._leaves(kwargs)
+        out = self._unknown(func, traits, args, {**kwargs, "device": _META} if leaves else kwargs, tensors)
+        if leaves or not any(self.on_device(t) for t in tensors.meta):
+            self._off_device.update(t.untyped_storage() for t in _listed(out) if isinstance(t, torch.Tensor))
         return out
 
     def _moves(self, func: _Operator, kwargs: dict[str, Any]) -> bool:
@@ -191,7 +215,7 @@ class MetaDevice:
 
     def _follows(self, traits: _Traits, tensors: _Tensors) -> bool:
         known = self.known
-        return bool(known._contents) and not traits.random and all(known.knows(t) for t in tensors.meta)
+        return bool(known) and not traits.random and all(known.knows(t) for t in tensors.meta)
 
     def _run_known(
         self,
@@ -206,7 +230,7 @@ class MetaDevice:
         if "device" in kwargs and kwargs["device"] is not None:
             real_kwargs["device"] = _CPU
         real = func(*self.known.values(args), **real_kwargs)
-        if not isinstance(real, (torch.Tensor, list, tuple)):
+        if not isinstance(real, (torch.Tensor, list, tuple)) or self._leaves(kwargs):
             return real
         if traits.data_dependent:
             return _map(self.bring, real)
@@ -223,20 +247,23 @@ class MetaDevice:
                 self.known.spoil(tensor)
 
     def _data_dependent(
-        self, func: _Operator, traits: _Traits, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, func: _Operator, traits: _Traits, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: _Tensors
     ) -> Any:
-        if func is torch.ops.aten.index.Tensor or func is torch.ops.aten.index_put.default:
-            indices = [position for index in args[1] for position in self._positions(index, func)]
-            return func(args[0], indices, *args[2:], **kwargs)
-        raise DataNeeded(func.name())
+        """The shape of the result depends on values, unless it is an index of positions, or of a mask that is known."""
+        if func is not torch.ops.aten.index.Tensor:
+            raise DataNeeded(func.name())
+        if not any(i is not None and i.dtype in _MASKS for i in args[1]):
+            return self._run(func, traits, args, kwargs, tensors)
+        positions = [p for index in args[1] for p in self._positions(index)]
+        return func(args[0], positions, **kwargs)
 
-    def _positions(self, index: torch.Tensor | None, func: _Operator) -> list[torch.Tensor | None]:
-        """An index as it is; a mask, whose truths must be known, as the positions where it is true."""
-        if index is None or index.dtype not in (torch.bool, torch.uint8):
+    def _positions(self, index: torch.Tensor | None) -> list[torch.Tensor | None]:
+        """A mask's dimensions as positions, as indexing takes it; an index of positions as it is."""
+        if index is None or index.dtype not in _MASKS:
             return [index]
         if not self.known.knows(index):
-            raise DataNeeded(func.name())
-        return list(self.bring(self.known.value(index).nonzero()).unbind(1))
+            raise DataNeeded("indexing by a mask")
+        return [self.bring(p) for p in self.known.value(index).nonzero(as_tuple=True)]
 
 
 class _Tensors:

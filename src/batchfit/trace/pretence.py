@@ -14,6 +14,7 @@ from torch.utils import _foreach_utils
 from torch.utils.checkpoint import _allowed_determinism_checks_to_fns
 
 from batchfit.trace.errors import DataNeeded
+from batchfit.trace.unknown import UnknownNumber
 from batchfit.trace.meta import MetaDevice
 from batchfit.trace.reads import step_if_finite
 
@@ -30,13 +31,15 @@ _IS_CPU: Any = torch.Tensor.is_cpu
 class Pretence(TorchFunctionMode):
     """A function mode under which tensors of `device` say they are on `shown` ("cuda:0", or "cpu" without a GPU).
 
-    Whatever names `shown`'s kind of device is sent to the meta device. Values that are known can be read.
+    Whatever names `shown`'s kind of device is sent to the meta device. Values that are known can be read; a number
+    that is not is an error while `strict` says so, and an unknown number otherwise.
     """
 
-    def __init__(self, device: MetaDevice, shown: torch.device) -> None:
+    def __init__(self, device: MetaDevice, shown: torch.device, strict: Callable[[], bool]) -> None:
         super().__init__()
         self._device = device
         self._shown = shown
+        self._strict = strict
         self._patches: ExitStack | None = None
         self._replaced: dict[Any, _Function] = {
             _DEVICE.__get__: self._shown_device,
@@ -50,6 +53,7 @@ class Pretence(TorchFunctionMode):
                 self._shown_device(tensor).index if tensor.is_meta else -1
             ),
             torch.Tensor.pin_memory: lambda tensor, *_: tensor,
+            torch.Tensor.item: self._item,
             torch.Tensor.tolist: lambda tensor: self._value(tensor, "tolist").tolist(),
             torch.Tensor.numpy: lambda tensor, **_: self._value(tensor, "numpy").numpy(),
             torch.Tensor.__deepcopy__: self._deepcopy,
@@ -122,7 +126,15 @@ class Pretence(TorchFunctionMode):
     def _value(self, tensor: torch.Tensor, operation: str) -> torch.Tensor:
         if not self._device.known.knows(tensor):
             raise DataNeeded(operation)
-        return self._device.known.value(tensor.detach())
+        with torch._C._DisableTorchDispatch():
+            return self._device.known.value(tensor.detach()).clone()
+
+    def _item(self, tensor: torch.Tensor) -> Any:
+        if self._device.known.knows(tensor):
+            return tensor.item()
+        if self._strict() or not tensor.is_floating_point():
+            raise DataNeeded("item")
+        return UnknownNumber("nan")
 
     def _deepcopy(self, tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
         """A real tensor copied while a model is: its twin is on the device."""

@@ -80,7 +80,6 @@ class Tracker(TorchDispatchMode):
         self.timeline = Timeline()
         self.category = "activations"
         self.paths = ModulePaths()
-        self.on_death: Callable[[int], None] | None = None
         self._stacks = Stacks()
         self._execute = execute
         self.counts = counts or _all
@@ -252,8 +251,6 @@ class Tracker(TorchDispatchMode):
         assert isinstance(watched, _Watched)
         if self._watched.get(watched.address) is watched:
             del self._watched[watched.address]
-            if self.on_death is not None:
-                self.on_death(watched.address)
             self._die(watched)
 
     def resized(self, storage: torch.UntypedStorage) -> None:

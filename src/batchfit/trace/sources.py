@@ -1,0 +1,233 @@
+"""Where a model comes from: a config file, the hub, timm, or a person's own function."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from batchfit.errors import BadInput
+from batchfit.extras import need
+from batchfit.trace.gpu import Gpu
+from batchfit.trace.inputs import Inputs, batches_for
+from batchfit.trace.protocol import Training, WholeStep, as_training
+from batchfit.trace.settings import Settings
+
+#: A model's config is a page of numbers; what is larger is something else.
+_LARGEST_CONFIG = 1 << 20
+
+_AUTO_CLASS = "AutoModelForCausalLM"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A model on the pretended GPU, how to train on it, and what was taken for granted on the way."""
+
+    training: Training | WholeStep
+    name: str
+    assumptions: tuple[str, ...] = ()
+
+
+def open_source(text: str, gpu: Gpu, settings: Settings, inputs: Inputs) -> Source:
+    """The model that `text` names, made on `gpu`.
+
+    A path to a `config.json` or its folder, `hf:owner/name` (only its config.json is fetched), `timm:name`,
+    `FILE.py:FUNCTION` or `package.module:FUNCTION` (see `batchfit.trace.protocol`). No remote code is run.
+    Raises BadInput where it is none of these, or cannot be found or read.
+    """
+    kind, _, rest = text.partition(":")
+    if kind == "hf" and rest:
+        return _from_config(_fetched(rest), rest, gpu, settings, inputs)
+    if kind == "timm" and rest:
+        return _from_timm(rest, gpu, inputs)
+    path = Path(text)
+    if path.is_dir():
+        path /= "config.json"
+    if path.suffix == ".json":
+        return _from_config(path, path.parent.name or path.stem, gpu, settings, inputs)
+    where, _, function = text.rpartition(":")
+    if where and function:
+        return _from_function(where, function, gpu)
+    raise BadInput(
+        "model",
+        "must be a config.json or its folder, hf:owner/name, timm:name, FILE.py:FUNCTION or package.module:FUNCTION; "
+        "you gave {given}",
+        given=repr(text),
+    )
+
+
+def _fetched(repository: str) -> Path:
+    need("huggingface_hub", extra="hub", wanted_for="hf:owner/name")
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(repository, "config.json"))
+    except HFValidationError:
+        raise BadInput("model", "must be hf:owner/name; you gave {given}", given=f"hf:{repository}") from None
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise BadInput(
+            "model",
+            "hf:{repository} has no config.json that can be fetched: {error}",
+            repository=repository,
+            error=str(error).strip().splitlines()[0],
+        ) from None
+
+
+def _from_config(path: Path, name: str, gpu: Gpu, settings: Settings, inputs: Inputs) -> Source:
+    need("transformers", extra="trace", wanted_for="tracing a config.json")
+    config = _config(path)
+    make = _model_class(config, path)
+    attention = "eager" if settings.attention == "eager" else "sdpa"
+    assumptions: list[str] = []
+    with torch.device("meta"):
+        try:
+            model = make(config, attn_implementation=attention, dtype=settings.weights_dtype)
+        except (ValueError, ImportError) as error:
+            if attention == "eager" or "attention" not in str(error):
+                raise BadInput(str(path), "does not make a model: {error}", error=str(error)) from error
+            assumptions.append(f"{config.model_type} has no other attention than eager")
+            model = make(config, attn_implementation="eager", dtype=settings.weights_dtype)
+    return Source(Training(model, batches_for(model, inputs)), name, tuple(assumptions))
+
+
+def _config(path: Path) -> Any:
+    """The transformers config in the file `path`, as data: no code that it names is run."""
+    from transformers import CONFIG_MAPPING
+
+    try:
+        if path.stat().st_size > _LARGEST_CONFIG:
+            raise BadInput(str(path), "is larger than 1 MiB and cannot be a model's config")
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(str(path), "cannot be read: {error}", error=error.strerror or str(error)) from None
+    except ValueError as error:
+        raise BadInput(str(path), "is not JSON: {error}", error=str(error)) from None
+    kind = data.get("model_type") if isinstance(data, dict) else None
+    if kind is None:
+        raise BadInput(str(path), 'is not a transformers config: it has no "model_type"')
+    if kind not in CONFIG_MAPPING:
+        raise BadInput(
+            str(path),
+            "has the model_type {kind}, which transformers {version} does not know; {known}",
+            kind=repr(kind),
+            version=importlib.import_module("transformers").__version__,
+            known=_known(str(kind), list(CONFIG_MAPPING)),
+        )
+    try:
+        return CONFIG_MAPPING[kind].from_dict(data)
+    except Exception as error:  # a config class may refuse a value in any way it likes
+        raise BadInput(str(path), "is not a config of {kind}: {error}", kind=kind, error=str(error)) from error
+
+
+def _model_class(config: Any, path: Path) -> Callable[..., nn.Module]:
+    """The class that the config names first among its `architectures`; a causal language model where it names none."""
+    import transformers
+
+    names = getattr(config, "architectures", None) or []
+    if names:
+        found = getattr(transformers, str(names[0]), None)
+        if not isinstance(found, type) or not issubclass(found, transformers.PreTrainedModel):
+            known = [n for n in dir(transformers) if "For" in n and not n.startswith(("Auto", "TF", "Flax"))]
+            raise BadInput(
+                str(path),
+                "names the architecture {name}, which transformers {version} does not know; {known}",
+                name=repr(names[0]),
+                version=transformers.__version__,
+                known=_known(str(names[0]), known),
+            )
+        return found._from_config  # type: ignore[no-any-return]
+    auto = getattr(transformers, _AUTO_CLASS)
+    if type(config) not in auto._model_mapping:
+        raise BadInput(
+            str(path),
+            'names no "architectures", and {kind} has no causal language model; add the class to the config',
+            kind=config.model_type,
+        )
+    return auto.from_config  # type: ignore[no-any-return]
+
+
+def _known(given: str, known: list[str]) -> str:
+    """The known names nearest to `given`, and how many there are."""
+    near = difflib.get_close_matches(given, known, 5, 0.5)
+    shown = ", ".join(near or sorted(known)[:8])
+    return f"{'nearest are' if near else 'among the known are'} {shown} ({len(known)} are known)"
+
+
+def _from_timm(name: str, gpu: Gpu, inputs: Inputs) -> Source:
+    if importlib.util.find_spec("timm") is None:
+        raise BadInput("timm", "is needed for timm:name and is not installed; install it with: pip install timm")
+    timm = importlib.import_module("timm")
+    if not timm.is_model(name):
+        raise BadInput(
+            "model", "timm has no model {name}; {known}", name=repr(name), known=_known(name, timm.list_models())
+        )
+    with gpu.building():
+        model: nn.Module = timm.create_model(name)
+    size = inputs.image or tuple(getattr(model, "default_cfg", {}).get("input_size", (3, 224, 224)))
+
+    def batch(b: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.zeros(b, *size), torch.zeros(b, dtype=torch.long)
+
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        return functional.cross_entropy(model(batch[0]), batch[1])
+
+    return Source(Training(model, batch, loss), name)
+
+
+def _from_function(where: str, function: str, gpu: Gpu) -> Source:
+    module = _imported(where)
+    make = getattr(module, function, None)
+    if not callable(make):
+        defined = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        raise BadInput(
+            "model",
+            "{where} has no function {function}; it has {defined}",
+            where=where,
+            function=function,
+            defined=", ".join(defined) or "none",
+        )
+    with gpu.building():
+        given = make()
+    training = as_training(given, f"{where}:{function}")
+    return Source(training, training.name or type(training.model).__name__)
+
+
+def _imported(where: str) -> Any:
+    """The module at `where`, a file or a dotted name. A file's folder is importable from it, as when it is run."""
+    if not where.endswith(".py"):
+        sys.path.insert(0, "")
+        try:
+            return importlib.import_module(where)
+        except ModuleNotFoundError as error:
+            raise BadInput("model", "{where} cannot be imported: {error}", where=where, error=str(error)) from None
+        finally:
+            sys.path.remove("")
+    path = Path(where)
+    if not path.is_file():
+        raise BadInput("model", "there is no file {where}", where=where)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise BadInput("model", "{where} is not Python: {error}", where=where, error=str(error)) from None
+    finally:
+        sys.path.remove(folder)
+        del sys.modules[path.stem]
+    return module
