@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 
 from batchfit.errors import BadInput
 
@@ -22,12 +22,14 @@ UNITS: dict[str, int] = {
     "PiB": 2**50,
 }
 
+_EXACT = Context(prec=200)  # more digits than anyone may type, so that rounding happens once
+
 _BY_LOWER = {name.lower(): name for name in UNITS} | {"byte": "B", "bytes": "B"}
 
 
 def to_bytes(number: Decimal, unit: str) -> int:
     """`number` of `unit` in whole bytes, halves to even. 0.5 and "GB" give 500000000."""
-    return int((number * UNITS[unit]).to_integral_value(rounding=ROUND_HALF_EVEN))
+    return int(_EXACT.multiply(number, UNITS[unit]).to_integral_value(rounding=ROUND_HALF_EVEN))
 
 
 def split_unit(text: str, default: str) -> tuple[str, str]:

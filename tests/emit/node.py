@@ -86,11 +86,16 @@ class Node:
         assert self.process.stdout
         self.process.stdin.write(question + "\n")
         self.process.stdin.flush()
-        results = json.loads(self.process.stdout.readline(), object_hook=_special)
+        results = json.loads(self.process.stdout.readline(), object_hook=_special, parse_int=_whole)
         for result in results:
             if "broken" in result:
                 raise AssertionError(result["broken"])
         return [_result(result) for result in results]
+
+
+def _whole(text: str) -> int | float:
+    """JavaScript writes whole floats like integers; beyond 2^53 their last digits are not the number's own."""
+    return int(text) if abs(int(text)) <= 2**53 else float(text)
 
 
 def _special(found: dict[str, Any]) -> Any:

@@ -143,7 +143,7 @@ class Series:
 Layout = Figure | Letter | Sign | Word | Row | Fraction | Power | Root | Fenced | Applied | Cases | Series
 
 # How tightly what is shown holds together, loosest first.
-_CASES, _OR, _AND, _NOT, _SERIES, _COMPARISON, _SUM, _PRODUCT, _POWER, _ATOM = range(10)
+_CASES, _OR, _AND, _NOT, _SERIES, _COMPARISON, _MOD, _SUM, _PRODUCT, _POWER, _ATOM = range(11)
 
 _SIGNS = {"+": "+", "-": "−", "*": "⋅", "==": "=", "!=": "≠", "<": "<", "<=": "≤", ">": ">", ">=": "≥"}
 _FENCES = {"floor": ("⌊", "⌋"), "ceil": ("⌈", "⌉"), "abs": ("|", "|")}
@@ -191,7 +191,7 @@ class Notation:
                 return self._binary(operator, left, right)
             case tree.Comparison(operators=operators, operands=operands):
                 signs = [Sign(_SIGNS[operator]) for operator in operators]
-                return self._joined(signs, operands, _SUM), _COMPARISON
+                return self._joined(signs, operands, _MOD), _COMPARISON
             case tree.Logic(operator="not", operands=(operand,)):
                 return Row((Word(self.style.not_), self.layout(operand, _NOT))), _NOT
             case tree.Logic(operator=operator, operands=operands):
@@ -237,17 +237,18 @@ class Notation:
                 return Fenced("⌊", self._fraction(left, right), "⌋"), _ATOM
             case "%":
                 mod = (self.layout(left, _POWER), Sign("mod"), self.layout(right, _POWER))
-                return Row(mod), _COMPARISON
+                return Row(mod), _MOD
         return self._power(left, right), _POWER
 
     def _chained(self, left: Expression, operator: str, right: Expression, level: int) -> Row:
-        """A sum or product, in one row with the sum or product on its left."""
+        """A sum or product, in one row with the sums or products that it is made of."""
         before = self.layout(left, level)
-        parts: tuple[Layout, ...] = before.parts if isinstance(before, Row) else (before,)
-        after = self.layout(right, _PRODUCT)
-        if isinstance(after, Row) and level == _PRODUCT:  # a · (b · c) needs no brackets
-            return Row((*parts, Sign(_SIGNS[operator]), *after.parts))
-        return Row((*parts, Sign(_SIGNS[operator]), after))
+        # What is added or multiplied needs no brackets of its own, a + (b + c) = a + b + c, but a first sign does.
+        after = self.layout(right, level if operator in "+*" else _PRODUCT)
+        if isinstance(after, Row) and after.parts[0] == Sign("−", "prefix"):
+            after = Fenced("(", after, ")")
+        parts = [part for side in (before, Sign(_SIGNS[operator]), after) for part in _parts(side)]
+        return Row(tuple(parts))
 
     def _fraction(self, above: Expression, below: Expression) -> Fraction:
         return Fraction(self.layout(above), self.layout(below))
@@ -311,3 +312,7 @@ class Notation:
             case tree.Binary(operator="+", left=left, right=tree.Number(value=1)):
                 return self.layout(left)
         return self.layout(tree.Binary("-", stop, tree.Number(1)))
+
+
+def _parts(layout: Layout) -> tuple[Layout, ...]:
+    return layout.parts if isinstance(layout, Row) else (layout,)

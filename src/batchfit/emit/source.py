@@ -12,7 +12,6 @@ import types
 import typing
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from batchfit.emit import tree
@@ -131,7 +130,7 @@ class _Reader:
         return Formula(
             function=self.function,
             name=self.function.__name__,
-            file=Path(self.file).name,
+            file=self.file,
             line=self.node.lineno,
             summary=(documented or "").partition("\n")[0],
             parameters=names,

@@ -32,8 +32,9 @@ function numberFormat(locale, options) {
 /** The decimal separator, thousands separator and minus sign of a language. */
 export function symbols(locale) {
   const parts = numberFormat(locale, { useGrouping: true }).formatToParts(-1234567.5);
-  const find = (type) => parts.find((part) => part.type === type)?.value ?? "";
-  return { decimal: find("decimal"), group: find("group"), minus: find("minusSign") };
+  const find = (type) => parts.find((part) => part.type === type).value;
+  const minus = parts.slice(0, parts.findIndex((part) => part.type === "integer"));
+  return { decimal: find("decimal"), group: find("group"), minus: minus.map((part) => part.value).join("") };
 }
 
 // ---- Reading ----
