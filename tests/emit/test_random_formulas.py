@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,53 +32,72 @@ EXACT = 2**53
 # ---- Programs ------------------------------------------------------------------------------------------
 
 
-@cache
-def numbers(names: tuple[str, ...], depth: int) -> st.SearchStrategy[str]:
-    """Expressions that give numbers, and that C libraries and browsers compute to the same last bit."""
-    leaf = st.sampled_from([*names, "0", "1", "2", "3", "10", "0.5", "0.1", "2.5", "BLOCK"])
+SHAPES = ["arithmetic"] * 10 + [
+    "negative",
+    "power",
+    "choice",
+    "extreme",
+    "rounding",
+    "digits",
+    "series",
+    "call",
+]
+FUNCTIONS = ["abs", "round", "int", "math.ceil", "math.floor", "math.sqrt"]
+TRUTHS = ["comparison"] * 3 + ["chain", "and", "or", "not"]
+
+
+def number(draw: st.DrawFn, names: tuple[str, ...], depth: int) -> str:
+    """An expression that gives a number, and that C libraries and browsers compute to the same last bit."""
     if depth == 0:
-        return leaf
-    part, truth = numbers(names, depth - 1), truths(names, depth - 1)
-    variable = f"i{depth}"
-    inner = numbers((*names, variable), depth - 1)
-    arithmetic = st.tuples(part, st.sampled_from(["+", "-", "*", "-", "/", "//", "%"]), part)
-    return st.one_of(
-        leaf,
-        *[arithmetic.map(" ".join).map(bracketed)] * 8,  # as often as all others together
-        st.builds("(-{})".format, part),
-        st.builds("({}) ** {}".format, st.sampled_from(["m", "n", "3"]), st.integers(0, 4)).map(bracketed),
-        st.builds("({} if {} else {})".format, part, truth, part),
-        st.builds("{}({}, {})".format, st.sampled_from(["min", "max"]), part, part),
-        st.builds(
-            "{}({})".format,
-            st.sampled_from(["abs", "round", "int", "math.ceil", "math.floor", "math.sqrt"]),
-            part,
-        ),
-        st.builds("round({}, {})".format, part, st.integers(0, 4)),
-        st.builds(f"sum({{}} for {variable} in range(n, {{}}))".format, inner, st.integers(0, 9)),
-        st.builds(f"sum({{}} for {variable} in range(5) if {{}})".format, inner, truth),
-        st.builds("helper({}, {})".format, part, part),
-        st.builds("both({}, {})[{}]".format, part, part, st.integers(0, 1)),
-    )
+        return draw(st.sampled_from([*names, "1", "2", "3", "0.5", "0.1", "2.5", "BLOCK"]))
+
+    def part() -> str:
+        return number(draw, names, draw(st.integers(0, depth - 1)))
+
+    match draw(st.sampled_from(SHAPES)):
+        case "arithmetic":
+            left = number(draw, names, depth - 1)
+            operator = draw(st.sampled_from(["+", "-", "*", "-", "/", "//", "%"]))
+            return f"({left} {operator} {number(draw, names, depth - 1)})"
+        case "negative":
+            return f"(-{part()})"
+        case "power":
+            return f"({draw(st.sampled_from(['m', 'n', '3', '(-n)']))} ** {draw(st.integers(0, 4))})"
+        case "choice":
+            return f"({part()} if {truth(draw, names, depth - 1)} else {part()})"
+        case "extreme":
+            return f"{draw(st.sampled_from(['min', 'max']))}({part()}, {part()})"
+        case "rounding":
+            return f"{draw(st.sampled_from(FUNCTIONS))}({part()})"
+        case "digits":
+            return f"round({part()}, {draw(st.integers(0, 4))})"
+        case "series":
+            term = number(draw, (*names, f"i{depth}"), depth - 1)
+            if draw(st.booleans()):
+                return f"sum({term} for i{depth} in range(n, {draw(st.integers(0, 9))}))"
+            condition = truth(draw, (*names, f"i{depth}"), depth - 1)
+            return f"sum({term} for i{depth} in range(5) if {condition})"
+        case _:
+            return draw(st.sampled_from(["helper({}, {})", "both({}, {})[0]", "both({}, {})[1]"])).format(
+                part(), part()
+            )
 
 
-@cache
-def truths(names: tuple[str, ...], depth: int) -> st.SearchStrategy[str]:
+def truth(draw: st.DrawFn, names: tuple[str, ...], depth: int) -> str:
+    """An expression that gives a truth value."""
     if depth == 0:
-        return st.sampled_from(["exact", "True", "m < n"])
-    part, truth = numbers(names, depth - 1), truths(names, depth - 1)
-    sign = st.sampled_from(["==", "!=", "<", "<=", ">", ">="])
-    return st.one_of(
-        truth,
-        st.builds("({} {} {})".format, part, sign, part),
-        st.builds("({} {} {} {} {})".format, part, sign, part, sign, part),
-        st.builds("({} {} {})".format, truth, st.sampled_from(["and", "or"]), truth),
-        st.builds("(not {})".format, truth),
-    )
-
-
-def bracketed(text: str) -> str:
-    return f"({text})"
+        return draw(st.sampled_from(["exact", "m < n"]))
+    signs = st.sampled_from(["==", "!=", "<", "<=", ">", ">="])
+    match draw(st.sampled_from(TRUTHS)):
+        case "comparison":
+            return f"({number(draw, names, depth)} {draw(signs)} {number(draw, names, depth - 1)})"
+        case "chain":
+            first, second, third = (number(draw, names, depth - 1) for _ in range(3))
+            return f"({first} {draw(signs)} {second} {draw(signs)} {third})"
+        case "not":
+            return f"(not {truth(draw, names, depth - 1)})"
+        case joined:
+            return f"({truth(draw, names, depth - 1)} {joined} {truth(draw, names, depth - 1)})"
 
 
 @st.composite
@@ -89,21 +107,21 @@ def programs(draw: st.DrawFn) -> str:
     lines = []
     for _ in range(draw(st.integers(0, 3))):
         name = draw(st.sampled_from(["u", "v", "m"]))
-        value = draw(numbers(names, 1))
+        value = number(draw, names, draw(st.integers(1, 2)))
         match draw(st.integers(0, 3)):
             case 0:
                 lines.append(f"{name} = {value}")
             case 1:
-                other = draw(numbers(names, 1))
-                lines += [f"if {draw(truths(names, 1))}:", f"    {name} = {value}"]
+                other = number(draw, names, 1)
+                lines += [f"if {truth(draw, names, 1)}:", f"    {name} = {value}"]
                 lines += ["else:", f"    {name} = {other}"]
             case 2:
-                lines += [f"if {draw(truths(names, 1))}:", f"    return {value}"]
+                lines += [f"if {truth(draw, names, 1)}:", f"    return {value}"]
                 continue
             case 3:
-                lines.append(f"{name}, w = both({value}, {draw(numbers(names, 1))})")
+                lines.append(f"{name}, w = both({value}, {number(draw, names, 1)})")
         names = tuple(dict.fromkeys((*names, name)))
-    lines.append(f"return {draw(numbers(names, 2))}")
+    lines.append(f"return {number(draw, names, draw(st.integers(1, 3)))}")
     return "\n".join(f"    {line}" for line in lines)
 
 
@@ -181,7 +199,7 @@ def stays_exact(function: Callable[..., Any], call: tuple[Any, ...]) -> bool:
 
 
 SETTINGS = settings(
-    max_examples=100,
+    max_examples=300,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
