@@ -199,7 +199,7 @@ def stays_exact(function: Callable[..., Any], call: tuple[Any, ...]) -> bool:
 
 
 SETTINGS = settings(
-    max_examples=300,
+    max_examples=200,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
