@@ -71,7 +71,7 @@ def _applied(layout: notation.Applied) -> str:
     name = _element("mi", escape(layout.function))
     if layout.subscript is not None:
         name = _element("msub", name + _one(layout.subscript))
-    between = f'<mo separator="true">{escape(layout.separator)}</mo>'
+    between = f'<mo separator="true" rspace="0.3em">{escape(layout.separator)}</mo>'
     arguments = _fenced("(", between.join(map(_one, layout.arguments)), ")")
     return _element("mrow", name + _FUNCTION_APPLICATION + arguments)
 
