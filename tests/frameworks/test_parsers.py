@@ -88,12 +88,16 @@ def test_transformers_reads_training_arguments(settings: TrainingSettings, tmp_p
     check_training_arguments(parsed, settings)
 
 
-@pytest.mark.filterwarnings("default")
+@pytest.mark.filterwarnings("default")  # importing DeepSpeed warns of what it misses without a GPU
 @pytest.mark.parametrize("name", ["trainer", "trl"])
-@pytest.mark.parametrize("settings", variants(("zero1", "zero2", "zero3"), HF_OPTIMIZERS), ids=naming)
-def test_transformers_reads_zero(name: str, settings: TrainingSettings, tmp_path: Path) -> None:
+def test_transformers_reads_zero(name: str, tmp_path: Path) -> None:
     """With the DeepSpeed section inline; transformers refuses one that contradicts its own arguments."""
     pytest.importorskip("deepspeed")
+    for settings in variants(("zero1", "zero2", "zero3"), HF_OPTIMIZERS):
+        check_zero(name, settings, tmp_path)
+
+
+def check_zero(name: str, settings: TrainingSettings, tmp_path: Path) -> None:
     from transformers import HfArgumentParser
     from trl import ModelConfig, ScriptArguments, SFTConfig
 
@@ -187,17 +191,19 @@ class EightReplicas:
         return 8
 
 
-@pytest.mark.filterwarnings("default")  # its import warns of what it misses on a machine without a GPU
-@pytest.mark.parametrize("settings", variants(SHARDED, DEEPSPEED_OPTIMIZERS), ids=naming)
-def test_deepspeed_reads_its_configuration(
-    settings: TrainingSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.filterwarnings("default")
+def test_deepspeed_reads_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("deepspeed")
+    monkeypatch.setattr("deepspeed.comm.get_rank", lambda: 0)  # or it takes itself to be alone
+    for settings in variants(SHARDED, DEEPSPEED_OPTIMIZERS):
+        check_deepspeed(settings, tmp_path)
+
+
+def check_deepspeed(settings: TrainingSettings, tmp_path: Path) -> None:
     from deepspeed.runtime.config import DeepSpeedConfig  # type: ignore[import-not-found, unused-ignore]
 
     path = tmp_path / "ds_config.json"
     path.write_text(frameworks.emit("deepspeed", settings).text)
-    monkeypatch.setattr("deepspeed.comm.get_rank", lambda: 0)  # or it takes itself to be alone
     config = DeepSpeedConfig(str(path), mpu=EightReplicas())
     assert config.train_batch_size == 256
     assert config.train_micro_batch_size_per_gpu == 4
@@ -208,12 +214,16 @@ def test_deepspeed_reads_its_configuration(
 
 
 @pytest.mark.filterwarnings("default")  # jsonargparse and Lightning warn of each other
-@pytest.mark.parametrize("settings", variants(SHARDED, ("adamw",)), ids=naming)
-def test_lightning_reads_its_configuration(settings: TrainingSettings, tmp_path: Path) -> None:
-    pytest.importorskip("jsonargparse")
+def test_lightning_reads_its_configuration(tmp_path: Path) -> None:
     pytest.importorskip("lightning")
-    from lightning.pytorch import LightningDataModule, LightningModule
-    from lightning.pytorch.cli import LightningCLI
+    pytest.importorskip("jsonargparse")
+    for settings in variants(SHARDED, ("adamw",)):
+        check_lightning(settings, tmp_path)
+
+
+def check_lightning(settings: TrainingSettings, tmp_path: Path) -> None:
+    from lightning.pytorch import LightningDataModule, LightningModule  # type: ignore[import-not-found, unused-ignore]
+    from lightning.pytorch.cli import LightningCLI  # type: ignore[import-not-found, unused-ignore]
 
     class Data(LightningDataModule):  # type: ignore[misc, unused-ignore]
         def __init__(self, batch_size: int = 1) -> None:
@@ -233,6 +243,20 @@ def test_lightning_reads_its_configuration(settings: TrainingSettings, tmp_path:
     assert (read.trainer.devices, read.trainer.num_nodes) == (8, 2)
     precisions = {"fp32": "32-true", "bf16": "bf16-true", "bf16-mixed": "bf16-mixed"}
     assert read.trainer.precision == precisions[settings.precision or ""]
+
+
+@pytest.mark.filterwarnings("default")
+def test_axolotl_reads_its_configuration() -> None:
+    pytest.importorskip("axolotl.utils.schemas.config", exc_type=ImportError)
+    import yaml
+    from axolotl.utils.schemas.config import AxolotlInputConfig  # type: ignore[import-not-found, unused-ignore]
+
+    needed = {"datasets": [{"path": "data", "type": "alpaca"}], "learning_rate": 1e-4}
+    for settings in variants(SHARDED, (*HF_OPTIMIZERS, "muon")):
+        config = AxolotlInputConfig(**yaml.safe_load(frameworks.emit("axolotl", settings).text), **needed)
+        assert (config.micro_batch_size, config.gradient_accumulation_steps) == (4, 8)
+        assert config.sequence_len == 2048
+        assert config.lora_r == settings.lora_rank
 
 
 @pytest.mark.filterwarnings("default")

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from batchfit.errors import BadInput
-from batchfit.frameworks._reading import MAX_CHARACTERS
+from batchfit.frameworks._reading import MAX_CHARACTERS, file_format, load
 from batchfit.frameworks._writing import Emitted, Note
 from batchfit.settings import TrainingSettings
 
@@ -126,5 +126,7 @@ def _recognized(text: str, filename: str) -> Framework:
             "could be settings of {names}: say which",
             names=" or ".join(each.name for each in fitting),
         )
+    if file_format(text, filename) in ("json", "yaml", "toml"):
+        load(text, filename)  # a file that cannot be parsed has an error of its own
     readable = ", ".join(each.name for each in _all().values() if each.read)
     raise BadInput("file", "must hold settings of one of {names}; none was recognized", names=readable)

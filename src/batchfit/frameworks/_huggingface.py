@@ -39,6 +39,9 @@ def optim_of(settings: TrainingSettings) -> tuple[dict[str, Any], list[Note]]:
     if name == "adam":
         args = {"optim": "adamw_torch", "weight_decay": Remark(0.0, "AdamW without weight decay is Adam")}
         return args, [Note("optimizer", "There is no Adam by name; AdamW without decay is the same.")]
+    if name == "adamw-8bit" and settings.sharding == "fsdp":
+        # bitsandbytes does not know the sharded tensors of FSDP2; torchao does.
+        return {"optim": "adamw_torch_8bit"}, []
     if name == "adamw-single":
         return {"optim": "adamw_torch"}, [
             Note("optimizer", "AdamW is foreach here; for the loop, give the Trainer your own optimizer.")

@@ -126,6 +126,10 @@ class Section:
     def __contains__(self, key: str) -> bool:
         return key in self._data
 
+    def names(self) -> list[str]:
+        """The keys that are texts."""
+        return [key for key in self._data if isinstance(key, str)]
+
     def name(self, key: str) -> str:
         """The key's full path in the file: "zero_optimization.stage"."""
         return f"{self._path}.{key}" if self._path else key

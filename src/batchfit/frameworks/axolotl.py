@@ -54,7 +54,7 @@ def emit(settings: TrainingSettings) -> Emitted:
 
 
 def _optimizer(settings: TrainingSettings) -> tuple[dict[str, Any], list[Note]]:
-    if settings.optimizer == "muon":
+    if settings.optimizer == "muon" and settings.sharding not in STAGES:  # it refuses Muon under DeepSpeed
         return {"optimizer": "muon"}, []
     said, notes = optim_of(settings)
     return {"optimizer" if key == "optim" else key: value for key, value in said.items()}, notes

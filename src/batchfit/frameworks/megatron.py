@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
+from itertools import pairwise
 from typing import Any
 
 from batchfit.errors import BadInput
@@ -119,12 +119,7 @@ def read(text: str, filename: str) -> TrainingSettings:
     `replicas` are known where the script sets its number of GPUs; several GPUs may share one replica.
     Raises BadInput where the global batch is no multiple of the micro-batch and the replicas.
     """
-    if file_format(text, filename) == "yaml":
-        arguments = Section(load(text, filename)).section("MODEL_ARGS")
-        names = list(load(text, filename)["MODEL_ARGS"])
-        flags = {str(name).removeprefix("--"): str(arguments.value(name)) for name in names}
-    else:
-        flags = _flags(text)
+    flags = _yaml_flags(text, filename) if file_format(text, filename) == "yaml" else _flags(text)
     file = Section({key: _number(value) for key, value in flags.items()}, "-")
     reading = Reading(
         seq_len=file.count("seq-length"),
@@ -163,11 +158,18 @@ def _read_batch(file: Section, reading: Reading) -> None:
     reading.fields["accumulation_steps"] = total // (micro * replicas)
 
 
+def _yaml_flags(text: str, filename: str) -> dict[str, str]:
+    """The arguments that Megatron's own tests keep as YAML, under MODEL_ARGS; false leaves a flag out."""
+    arguments = Section(load(text, filename)).section("MODEL_ARGS")
+    said = {key.removeprefix("--"): arguments.value(key) for key in arguments.names()}
+    return {key: str(value).lower() for key, value in said.items() if value not in (None, False)}
+
+
 def _flags(text: str) -> dict[str, str]:
     """Every `--name value` of a script; a flag without a value reads "true"."""
     words = _words(text)
     flags: dict[str, str] = {}
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
+    for word, following in pairwise([*words, "--"]):
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             bare = following.startswith("-") and not re.fullmatch(r"-\d.*", following)
@@ -176,20 +178,21 @@ def _flags(text: str) -> dict[str, str]:
 
 
 def _words(text: str) -> list[str]:
-    """The script's words, unquoted, with the variables that it sets itself put in."""
+    """The script's words, with the variables that it sets itself put in.
+
+    Quotes and brackets are dropped, since arguments stand quoted one by one, quoted by the line, in arrays,
+    or in one text over many lines. Of several assignments to a variable the last before its use counts.
+    """
     variables: dict[str, str] = {}
     words: list[str] = []
-    for line in text.replace("\\\n", " ").splitlines():
-        try:
-            parts = shlex.split(line.strip().rstrip(")"), comments=True)
-        except ValueError:  # a quote that closes on another line is none of our arguments
-            continue
-        for part in parts:
-            assigned = re.fullmatch(r"(?:export\s+)?(\w+)=\(?(.*)", part)
-            value = _substituted(assigned[2] if assigned else part, variables)
-            if assigned:
-                variables[assigned[1]] = value
-            words += value.split()  # "--fp8-format hybrid" is often quoted whole
+    bare = re.sub(r"(^|\s)#.*|\\\n|[\"']", r"\1", text, flags=re.M)
+    for part in re.split(r"[\s();]+", bare):
+        assigned = re.fullmatch(r"(\w+)=(.*)", part)
+        value = _substituted(assigned[2] if assigned else part, variables)
+        if assigned:
+            variables[assigned[1]] = value
+        elif value:
+            words.append(value)
     return words
 
 

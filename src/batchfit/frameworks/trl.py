@@ -92,7 +92,8 @@ def detect(text: str, filename: str) -> bool:
         return python_calls(text, _CALL) is not None
     keys = keys_of(text, filename)
     theirs = {"stage", "finetuning_type", "template"}  # LLaMA-Factory's, which knows max_length too
-    return "per_device_train_batch_size" in keys and bool(keys & _OWN_KEYS) and not keys & theirs
+    any_of_both = {"per_device_train_batch_size", "model_name_or_path"}
+    return bool(keys & any_of_both) and bool(keys & _OWN_KEYS) and not keys & theirs
 
 
 def read(text: str, filename: str) -> TrainingSettings:
