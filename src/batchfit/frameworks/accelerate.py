@@ -143,6 +143,8 @@ def _read_processes(file: Section, reading: Reading) -> None:
         if count and count % shared:
             raise file.bad("num_processes", f"a multiple of {shared}, the processes that share a replica")
         count = count // shared if count else None
+        if (copies := plan.count("parallelism_config_dp_replicate_size", 1) or 1) > 1:
+            reading.notes.append(f"{copies} groups of GPUs hold a whole copy each.")
     reading.fields["replicas"] = count
 
 

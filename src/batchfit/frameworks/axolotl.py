@@ -162,9 +162,24 @@ def read(text: str, filename: str) -> TrainingSettings:
     _read_sharding(file, reading)
     _read_checkpointing(file, reading)
     _read_precision(file, reading)
+    _read_parallelism(file, reading)
+    if file.flag("gptq"):
+        reading.notes.append("gptq holds weights in 4 bits, which batchfit does not model.")
     if file.flag("sample_packing"):
         reading.notes.append("sample_packing fills every sample to sequence_len.")
     return reading.settings()
+
+
+def _read_parallelism(file: Section, reading: Reading) -> None:
+    """Replicas, where the file sets how many GPUs shard and copy; the launcher decides otherwise."""
+    shards, copies = file.count("dp_shard_size"), file.count("dp_replicate_size")
+    if shards or copies:
+        reading.fields["replicas"] = (shards or 1) * (copies or 1)
+    if (copies or 1) > 1:
+        reading.notes.append(f"dp_replicate_size: {copies} groups of GPUs hold a whole copy each.")
+    for key in ("tensor_parallel_size", "context_parallel_size", "sequence_parallel_degree"):
+        if (file.count(key) or 1) > 1:
+            reading.notes.append(f"{key} splits each replica over {file.count(key)} GPUs.")
 
 
 def _read_optimizer(file: Section, reading: Reading) -> None:

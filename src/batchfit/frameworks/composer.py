@@ -125,7 +125,7 @@ def read(text: str, filename: str) -> TrainingSettings:
         effective_batch=file.count("global_train_batch_size"),
         seq_len=file.count("max_seq_len"),
         precision=_read_precision(file, model),
-        model=model.word("pretrained_model_name_or_path") or model.word("name"),
+        model=model.word("pretrained_model_name_or_path"),
         attention=_read_attention(model),
         sharding="ddp",
     )

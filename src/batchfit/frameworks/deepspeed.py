@@ -130,6 +130,8 @@ def read(text: str, filename: str) -> TrainingSettings:
     for key in ("offload_optimizer", "offload_param"):
         if zero.section(key).word("device", "none") != "none":
             reading.notes.append(f"zero_optimization.{key} keeps it on the host; it is counted on the GPU.")
+    if (split := file.section("tensor_parallel").count("autotp_size", 1) or 1) > 1:
+        reading.notes.append(f"tensor_parallel.autotp_size splits each replica over {split} GPUs.")
     return reading.settings()
 
 
