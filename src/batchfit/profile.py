@@ -119,11 +119,21 @@ class ReservedPoint:
 class Compute:
     """What a step computes, for a model of its time. FLOPs are per sample, over the sequence length.
 
-    `step_flops` are those of one micro-batch per sample: forward, recomputation and backward.
+    `step_flops` are those of one micro-batch per sample: forward, recomputation and backward; `attention_flops` the
+    part of them in fused attention kernels, which run slower than plain matrix products.
+
+    `matmul_bytes` and `other_bytes` are what the kernels of one micro-batch read and write in device memory (every
+    operand once, every result once): those of matrix products, attention and convolution, and all the others. Each is
+    a constant, such as weights, and an amount per sample. `optimizer_bytes` is the same for one optimizer step.
+    Where nothing was counted all are zero, and no time can be told.
     """
 
     forward_flops: Polynomial
     step_flops: Polynomial
+    attention_flops: Polynomial
+    matmul_bytes: tuple[Polynomial, Polynomial]
+    other_bytes: tuple[Polynomial, Polynomial]
+    optimizer_bytes: int
     kernels_per_micro_batch: int
     kernels_per_optimizer_step: int
     gradient_elements: int
