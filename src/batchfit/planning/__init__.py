@@ -1,0 +1,143 @@
+"""The planner: from the batch a person wants to the settings that fit and are fastest.
+
+    plan(profiles, batch=256, gpu="h100-80gb", gpus=8)     the plans, best first
+    elastic(profiles, [1, 2, 4, 8], batch=256, gpu=...)    one batch held across GPU counts
+
+It reads memory profiles and never imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from batchfit.gpus import Gpu, find_gpu
+from batchfit.planning.advice import Situation, advise, quicker
+from batchfit.planning.elastic import Elastic
+from batchfit.planning.fit import capacity
+from batchfit.planning.free import notes
+from batchfit.planning.nearest import beside, in_memory
+from batchfit.planning.options import Option, options
+from batchfit.planning.pareto import front
+from batchfit.planning.rank import Scores
+from batchfit.planning.request import Request
+from batchfit.planning.result import Advice, Nearest, Plan, Plans
+from batchfit.planning.search import best_first, plans_at, search
+from batchfit.planning.target import parse_target
+from batchfit.planning.traits import Kind, choose, seq_len_for
+from batchfit.profile import MemoryProfile
+
+__all__ = ["Advice", "Elastic", "Kind", "Nearest", "Plan", "Plans", "elastic", "plan"]
+
+#: Plans answered with by default.
+TOP = 10
+
+
+def plan(
+    profile: MemoryProfile | Sequence[MemoryProfile],
+    *,
+    batch: int | str,
+    gpu: str | Gpu,
+    gpus: int = 1,
+    seq_len: int | None = None,
+    tolerance: int | str = 0,
+    top: int = TOP,
+    precision: str | None = None,
+    optimizer: str | None = None,
+    lora_rank: int | None = None,
+    quantize: str | None = None,
+    attention: str | None = None,
+    micro_batch: int | None = None,
+    accumulation_steps: int | None = None,
+    max_accumulation: int | None = None,
+    replicas: int | None = None,
+    sharding: str | None = None,
+    checkpointing: str | None = None,
+    headroom: str | int | None = None,
+    interconnect: float | None = None,
+) -> Plans:
+    """The plans that reach `batch` on `gpus` cards of the kind `gpu`, best first.
+
+    `profile` is one profile, or the several that a model has for kinds of training and checkpointing. `batch` is in
+    samples (256) or tokens ("4M-tokens", for samples of `seq_len` tokens), met exactly or within `tolerance` ("5%", or
+    samples). What is None is chosen. `headroom` is a share ("5%"), a size ("2GiB") or bytes; `interconnect` bytes per
+    second and GPU between nodes.
+
+    Raises BadInput naming the field that cannot be used. That nothing fits is an answer, not an error.
+    """
+    profiles = (profile,) if isinstance(profile, MemoryProfile) else tuple(profile)
+    kind = Kind(precision, optimizer, lora_rank, quantize, attention)
+    chosen = choose(profiles, kind, checkpointing)
+    length = seq_len_for(chosen[0], seq_len)
+    request = Request(
+        target=parse_target(batch, length, tolerance),
+        gpu=gpu if isinstance(gpu, Gpu) else find_gpu(gpu),
+        gpus=gpus,
+        seq_len=seq_len,
+        kind=kind,
+        micro_batch=micro_batch,
+        accumulation_steps=accumulation_steps,
+        most_accumulation=max_accumulation,
+        replicas=replicas,
+        sharding=sharding,
+        checkpointing=checkpointing,
+        headroom=headroom,
+        interconnect=interconnect,
+    )
+    return answer(Situation(profiles, chosen, request), top)
+
+
+def elastic(profile: MemoryProfile | Sequence[MemoryProfile], gpus: Sequence[int], **asked: Any) -> Elastic:
+    """One batch held across these numbers of GPUs: `plan` for each, with the same other arguments."""
+    return Elastic(tuple(plan(profile, gpus=count, **asked) for count in gpus))
+
+
+def answer(situation: Situation, top: int = TOP) -> Plans:
+    """Searches, ranks, and says what is nearest and what to change where the target is not met."""
+    request = situation.request
+    found = options(situation.chosen, request)
+    scores = search(found, request)
+    ranked = best_first(scores, found)
+    # Tight plans are told only where nothing fits for sure: they come last anyway.
+    sure = [index for index in ranked if not scores.tight[index]] or ranked
+    plans = plans_at(sure[:top], scores, found, request)
+    return Plans(
+        model=situation.chosen[0].model.name,
+        target=request.target,
+        gpu=request.gpu.id,
+        gpus=request.gpus,
+        seq_len=seq_len_for(situation.chosen[0], request.seq_len),
+        plans=plans,
+        front=plans_at(_front(scores), scores, found, request),
+        nearest=_nearest(plans, found, request),
+        advice=_advice(situation, plans),
+        notes=notes(plans[0], found[int(scores.option[sure[0]])]) if plans else (),
+        capacity=capacity(request.gpu, request.replicas or request.gpus, request.headroom),
+        assumptions=_assumptions(situation, found),
+        considered=len(scores),
+    )
+
+
+def _front(scores: Scores) -> list[int]:
+    return front(scores) if len(scores) else []
+
+
+def _nearest(plans: Sequence[Plan], found: Sequence[Option], request: Request) -> tuple[Nearest, ...]:
+    """Beside the target where all the GPUs do not reach it exactly; by memory where nothing fits at all."""
+    if any(each.replicas == (request.replicas or request.gpus) and each.drift == 0 for each in plans):
+        return ()
+    return beside(found, request) or (() if plans else in_memory(found, request))
+
+
+def _advice(situation: Situation, plans: Sequence[Plan]) -> tuple[Advice, ...]:
+    return quicker(situation, plans[0]) if plans else advise(situation)
+
+
+def _assumptions(situation: Situation, found: Sequence[Option]) -> tuple[str, ...]:
+    """What the profile assumes, what the card's figures assume, and how good the model of time is."""
+    said = list(situation.chosen[0].assumptions)
+    if found:
+        said += found[0].capacity.assumptions
+        if found[0].clock is not None:
+            said += found[0].clock.sources
+    return tuple(dict.fromkeys(said))

@@ -1,0 +1,45 @@
+"""What an 8-bit optimizer makes of a profile made with an Adam of 16 or 32 bits: the same lines, smaller states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from batchfit.profile import Line, MemoryProfile, Polynomial
+
+#: Two states of one byte for each trained parameter, and for every block of 256 of each a scale of four bytes:
+#: Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (2022), and bitsandbytes' block size since 0.44.
+BYTES_PER_PARAMETER = 2 * (1 + 4 / 256)
+
+#: Optimizers with Adam's two states, which is what the 8-bit one replaces.
+REPLACES = ("adamw", "adamw-fused", "adamw-single", "adam")
+
+
+def with_eight_bit_optimizer(profile: MemoryProfile) -> MemoryProfile | None:
+    """The profile with AdamW's states in 8 bits; None where that would save nothing or the optimizer is another.
+
+    Temporaries of the optimizer step are left as they were, so the step's own peak is, if anything, too high.
+    """
+    if profile.settings.get("optimizer", "adamw") not in REPLACES:
+        return None
+    states = round(profile.model.trainable_parameters * BYTES_PER_PARAMETER)
+    saved = profile.states.optimizer_bytes - states
+    if saved <= 0:
+        return None
+    return replace(
+        profile,
+        settings={**profile.settings, "optimizer": "adamw-8bit"},
+        states=replace(profile.states, optimizer_bytes=states),
+        phases={
+            phase: tuple(_less(line, saved) for line in lines) for phase, lines in profile.phases.items()
+        },
+    )
+
+
+def _less(line: Line, saved: int) -> Line:
+    constant, slope = line.parts.get("optimizer", ((0.0,), (0.0,)))
+    parts = {**line.parts, "optimizer": (_lower(constant, saved), slope)}
+    return replace(line, constant=_lower(line.constant, saved), parts=parts)
+
+
+def _lower(polynomial: Polynomial, by: int) -> Polynomial:
+    return (polynomial[0] - by, *polynomial[1:])

@@ -1,0 +1,87 @@
+"""One effective batch held across GPU counts: what to set on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from batchfit.planning.result import COLUMNS, Plan, Plans, cells
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticRow:
+    """The best plan on `gpus` GPUs: exact where that fits, else the nearest, else what comes closest in memory."""
+
+    gpus: int
+    plan: Plan | None
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data for JSON."""
+        return {"gpus": self.gpus, "why": self.why, "plan": self.plan.to_dict() if self.plan else None}
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic:
+    """The table. `answers` are the full answers, one for each number of GPUs."""
+
+    answers: tuple[Plans, ...]
+
+    @property
+    def rows(self) -> tuple[ElasticRow, ...]:
+        """One row for each number of GPUs."""
+        return tuple(_row(answer) for answer in self.answers)
+
+    @property
+    def fits(self) -> bool:
+        """Whether any number of GPUs has a plan."""
+        return any(answer.plans for answer in self.answers)
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        first = self.answers[0]
+        fitting = [str(answer.gpus) for answer in self.answers if answer.plans]
+        at = f" at {first.seq_len:,} tokens" if first.seq_len else ""
+        if not fitting:
+            return f"{first.target} of {first.model}{at} fit on none of these numbers of {first.gpu}."
+        return f"{first.target} of {first.model}{at} fit on {', '.join(fitting)} × {first.gpu}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table as data, with the plans and the rest of the smallest count that fits, else of the largest."""
+        chosen = next((answer for answer in self.answers if answer.plans), self.answers[-1])
+        return {
+            **chosen.to_dict(),
+            "sentence": self.sentence,
+            "elastic": [row.to_dict() for row in self.rows],
+        }
+
+    def records(self) -> list[dict[str, Any]]:
+        """One flat record for each number of GPUs that has a plan."""
+        return [record for answer in self.answers for record in answer.records()[:1]]
+
+    def __iter__(self) -> Iterator[ElasticRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def __str__(self) -> str:
+        lines = [self.sentence, "", "  ".join(("on", *COLUMNS))]
+        for row in self.rows:
+            shown = cells(row.plan) if row.plan else ("no plan",)
+            lines.append("  ".join((str(row.gpus), *shown)))
+        return "\n".join(lines)
+
+
+def _row(answer: Plans) -> ElasticRow:
+    best = answer.best
+    if best is not None and best.replicas == answer.gpus:
+        return ElasticRow(answer.gpus, best, "")
+    if best is not None:
+        return ElasticRow(answer.gpus, best, f"{best.replicas} of {answer.gpus} GPUs are used")
+    if answer.nearest:
+        closest = min(answer.nearest, key=lambda near: abs(near.plan.drift))
+        return ElasticRow(answer.gpus, closest.plan, closest.why)
+    return ElasticRow(answer.gpus, None, "nothing fits")

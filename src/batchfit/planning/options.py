@@ -1,0 +1,83 @@
+"""The options a plan chooses among: a profile (a kind of checkpointing), a sharding and a number of replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from batchfit.planning.envelope import Envelope
+from batchfit.planning.fit import Capacity, capacity
+from batchfit.planning.rates import computes_in, rates
+from batchfit.planning.request import Request
+from batchfit.planning.throughput import StepClock, clock
+from batchfit.planning.traits import checkpointing_of, seq_len_for
+from batchfit.profile import MemoryProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One of the options, with what is needed to judge its plans. `whole` is the profile as it was given, `profile`
+    that of one of the replicas, `envelope` the latter's peaks."""
+
+    whole: MemoryProfile
+    profile: MemoryProfile
+    envelope: Envelope
+    sharding: str
+    checkpointing: str
+    replicas: int
+    seq_len: int | None
+    capacity: Capacity
+    clock: StepClock | None
+
+
+def options(profiles: Sequence[MemoryProfile], request: Request) -> list[Option]:
+    """Every option that the request leaves open, most replicas first."""
+    found = []
+    for replicas in request.replica_counts():
+        room = capacity(request.gpu, replicas, request.headroom)
+        for profile in profiles:
+            seq_len = seq_len_for(profile, request.seq_len)
+            for sharding in request.shardings(replicas):
+                each = sharded(profile, sharding, replicas)
+                found.append(
+                    Option(
+                        profile,
+                        each,
+                        Envelope(each, seq_len),
+                        sharding,
+                        checkpointing_of(profile),
+                        replicas,
+                        seq_len,
+                        room,
+                        _clock(profile, request, sharding, replicas, seq_len),
+                    )
+                )
+    return found
+
+
+def on_card(found: Sequence[Option], request: Request) -> list[Option]:
+    """The same options on the request's card, where only that differs from the request they were made for."""
+    return [
+        replace(
+            option,
+            capacity=capacity(request.gpu, option.replicas, request.headroom),
+            clock=_clock(option.whole, request, option.sharding, option.replicas, option.seq_len),
+        )
+        for option in found
+    ]
+
+
+def sharded(profile: MemoryProfile, sharding: str, replicas: int) -> MemoryProfile:
+    """The profile of one of `replicas` in this sharding."""
+    if sharding == "none" or replicas == 1:
+        return profile
+    from batchfit.sharding import named, shard
+
+    return shard(profile, named(sharding), replicas)
+
+
+def _clock(
+    profile: MemoryProfile, request: Request, sharding: str, replicas: int, seq_len: int | None
+) -> StepClock | None:
+    speed = rates(request.gpu, computes_in(profile), request.interconnect)
+    return clock(profile, speed, sharding, replicas, seq_len)

@@ -1,0 +1,302 @@
+"""What planning answers: plans, the nearest where none reaches the target, and advice. Data that prints itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from batchfit.planning.fit import Capacity, Verdict
+from batchfit.planning.target import Target
+from batchfit.planning.throughput import StepTime, spent
+from batchfit.units import format_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One way to train the batch, what memory it takes on each GPU and how fast it is.
+
+    Bytes are per GPU. `drift` is in samples, positive where the effective batch is larger than the target.
+    `peak_reserved_bytes` is None where the profile was never replayed through the allocator. `headroom_bytes` is what
+    stays free of `capacity_bytes`, negative where that is too little. `relative_step_time` is time per sample over
+    that of the fastest plan shown, None where no time can be told; `time` is at best, see `planning.throughput`.
+    """
+
+    micro_batch: int
+    accumulation_steps: int
+    replicas: int
+    effective_batch: int
+    drift: int
+    sharding: str
+    checkpointing: str
+    precision: str | None
+    optimizer: str | None
+    lora_rank: int | None
+    seq_len: int | None
+    gpu: str
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int | None
+    capacity_bytes: int
+    verdict: Verdict
+    binding_phase: str
+    binding_where: str
+    parts: dict[str, int]
+    relative_step_time: float | None = None
+    time: StepTime | None = None
+
+    @property
+    def headroom_bytes(self) -> int:
+        """What stays free."""
+        return self.capacity_bytes - (self.peak_reserved_bytes or self.peak_allocated_bytes)
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens per optimizer step, where samples are sequences."""
+        return self.effective_batch * self.seq_len if self.seq_len else None
+
+    @property
+    def batch(self) -> str:
+        """ "4 × 8 × 8": micro-batch, steps, replicas."""
+        return f"{self.micro_batch} × {self.accumulation_steps} × {self.replicas}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as data for JSON."""
+        return {
+            "micro_batch": self.micro_batch,
+            "accumulation_steps": self.accumulation_steps,
+            "replicas": self.replicas,
+            "effective_batch": self.effective_batch,
+            "drift": self.drift,
+            "sharding": self.sharding,
+            "checkpointing": self.checkpointing,
+            "peak_allocated_bytes": self.peak_allocated_bytes,
+            "peak_reserved_bytes": self.peak_reserved_bytes,
+            "capacity_bytes": self.capacity_bytes,
+            "headroom_bytes": self.headroom_bytes,
+            "verdict": self.verdict,
+            "binding_phase": self.binding_phase,
+            "binding_where": self.binding_where,
+            "relative_step_time": self.relative_step_time,
+            "precision": self.precision,
+            "optimizer": self.optimizer,
+            "lora_rank": self.lora_rank,
+            "seq_len": self.seq_len,
+            "gpu": self.gpu,
+            "parts_bytes": dict(self.parts),
+            "time": spent(self.time) if self.time else None,
+        }
+
+    def __str__(self) -> str:
+        return f"{self.batch} = {self.effective_batch:,} ({self.how}): {self.memory}, {self.verdict}"
+
+    @property
+    def how(self) -> str:
+        """Sharding and checkpointing in a few words."""
+        words = [] if self.sharding == "none" else [self.sharding]
+        words.append(
+            "no checkpointing" if self.checkpointing == "none" else f"{self.checkpointing} checkpointing"
+        )
+        return ", ".join(words)
+
+    @property
+    def memory(self) -> str:
+        """The number and its range: "61.2 GiB allocated, 64.8 GiB reserved"."""
+        text = f"{format_bytes(self.peak_allocated_bytes)} allocated"
+        if self.peak_reserved_bytes is not None:
+            text += f", {format_bytes(self.peak_reserved_bytes)} reserved"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """A plan beside the target, and why it is named: "below", "above" (its batch) or "memory" (its peak)."""
+
+    side: str
+    why: str
+    plan: Plan
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data for JSON: the plan with the reason beside it."""
+        return {"side": self.side, "why": self.why, **self.plan.to_dict()}
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One change, what it would bring as planning again with it found, and the options that ask for it."""
+
+    change: str
+    text: str
+    options: tuple[str, ...]
+    plan: Plan | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data for JSON."""
+        return {
+            "change": self.change,
+            "text": self.text,
+            "options": list(self.options),
+            "plan": self.plan.to_dict() if self.plan else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """The answer: plans that fit, best first, the nearest where the target is not met, and what to change. `front`
+    are the plans that no other beats in both memory and time; `considered` counts the candidates that fit.
+
+    Iterates over the plans; prints as a table; `records()` go into a data frame.
+    """
+
+    model: str
+    target: Target
+    gpu: str
+    gpus: int
+    seq_len: int | None
+    plans: tuple[Plan, ...]
+    front: tuple[Plan, ...]
+    nearest: tuple[Nearest, ...]
+    advice: tuple[Advice, ...]
+    notes: tuple[str, ...]
+    capacity: Capacity
+    assumptions: tuple[str, ...] = ()
+    considered: int = 0
+
+    @property
+    def best(self) -> Plan | None:
+        """The first plan, None where nothing fits."""
+        return self.plans[0] if self.plans else None
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        at = f" at {self.seq_len:,} tokens" if self.seq_len else ""
+        cards = f"{self.gpus} × {self.gpu}"
+        best = self.best
+        if best is None:
+            if any(near.plan.verdict != "does not fit" for near in self.nearest):
+                return f"{self.target} of {self.model}{at} cannot be reached exactly on {cards}."
+            return f"{self.target} of {self.model}{at} do not fit on {cards}."
+        unused = "" if best.replicas == self.gpus else f"; {best.replicas} of the {self.gpus} GPUs are used"
+        closely = " only just" if best.verdict == "tight" else ""
+        return (
+            f"{best.micro_batch} per GPU × {best.accumulation_steps} accumulation steps × {best.replicas} "
+            f"{'GPU' if best.replicas == 1 else 'GPUs'} = {best.effective_batch:,} samples of {self.model}{at}: "
+            f"{best.memory} of {format_bytes(best.capacity_bytes)}, which{closely} fits{unused}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as data for JSON."""
+        return {
+            "plans": [plan.to_dict() for plan in self.plans],
+            "nearest": [near.to_dict() for near in self.nearest],
+            "advice": [advice.to_dict() for advice in self.advice],
+            "front": [plan.to_dict() for plan in self.front],
+            "notes": list(self.notes),
+            "sentence": self.sentence,
+            "target": {
+                "samples": self.target.samples,
+                "low": self.target.low,
+                "high": self.target.high,
+                "tokens": self.target.tokens,
+            },
+            "capacity": {
+                "total_bytes": self.capacity.total_bytes,
+                "context_bytes": self.capacity.context_bytes,
+                "communication_bytes": self.capacity.communication_bytes,
+                "headroom_bytes": self.capacity.headroom_bytes,
+                "headroom_reason": self.capacity.headroom_reason,
+            },
+            "assumptions": list(self.assumptions),
+            "considered": self.considered,
+        }
+
+    def records(self) -> list[dict[str, Any]]:
+        """One flat record for each plan, for `pandas.DataFrame(plans.records())`."""
+        flat = []
+        for plan in self.plans:
+            record = plan.to_dict()
+            record |= {f"{part}_bytes": size for part, size in record.pop("parts_bytes").items()}
+            record |= record.pop("time") or {}
+            flat.append(record)
+        return flat
+
+    def __iter__(self) -> Any:
+        return iter(self.plans)
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def __getitem__(self, index: int) -> Plan:
+        return self.plans[index]
+
+    def __str__(self) -> str:
+        rows = list(self.plans) or [near.plan for near in self.nearest]
+        lines = [self.sentence, "", *_table([COLUMNS, *(cells(plan) for plan in rows)])]
+        lines += [""] * bool(self.notes or self.advice)
+        lines += self.notes + tuple(advice.text for advice in self.advice)
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from batchfit import charts
+
+        rows = list(self.plans) or [near.plan for near in self.nearest]
+        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in COLUMNS)
+        body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in cells(p)) + "</tr>" for p in rows)
+        said = "".join(f"<li>{escape(text)}</li>" for text in [*self.notes, *(a.text for a in self.advice)])
+        bar = charts.standalone(charts.memory_bar(rows[0])) if rows else ""
+        return (
+            f"<p><strong>{escape(self.sentence)}</strong></p>{bar}"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><ul>{said}</ul>"
+        )
+
+
+#: The table's columns wherever it is shown.
+COLUMNS = (
+    "micro-batch",
+    "steps",
+    "GPUs",
+    "batch",
+    "drift",
+    "sharding",
+    "checkpointing",
+    "allocated",
+    "reserved",
+    "free",
+    "verdict",
+    "time",
+    "binds",
+)
+
+#: What the phases are called for people.
+PHASE_NAMES = {
+    "first_micro": "first micro-batch",
+    "later_micro": "later micro-batches",
+    "optimizer_step": "optimizer step",
+}
+
+
+def cells(plan: Plan) -> tuple[str, ...]:
+    """A plan as the texts of one row."""
+    reserved = plan.peak_reserved_bytes
+    return (
+        f"{plan.micro_batch:,}",
+        f"{plan.accumulation_steps:,}",
+        f"{plan.replicas:,}",
+        f"{plan.effective_batch:,}",
+        f"{plan.drift:+,}" if plan.drift else "0",
+        plan.sharding,
+        plan.checkpointing,
+        format_bytes(plan.peak_allocated_bytes),
+        "–" if reserved is None else format_bytes(reserved),
+        format_bytes(plan.headroom_bytes),
+        plan.verdict,
+        "–" if plan.relative_step_time is None else f"{plan.relative_step_time:.2f}×",
+        PHASE_NAMES.get(plan.binding_phase, plan.binding_phase),
+    )
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    return [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]

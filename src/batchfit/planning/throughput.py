@@ -1,0 +1,199 @@
+"""How long an optimizer step takes: a model from what the step computes, moves and sends, and what the card reaches.
+
+For one micro-batch of b samples, a roofline over three kinds of kernels that run one after the other:
+
+    products     the longer of FLOPs over the card's rate and bytes over its bandwidth. With few samples the
+                 weights' bytes dominate, which is why small micro-batches waste a card
+    attention    FLOPs over the lower rate that fused attention reaches
+    the rest     bytes over bandwidth: normalisation, activation functions, losses, casts
+
+The GPU cannot be faster than kernels are issued to it, so a micro-batch takes at least `kernels * launch`. Gathers and
+reductions of sharded weights overlap with it, but for the first gather, which nothing can hide. Once per window of a
+micro-batches come the reduction of gradients, as far as the last backward does not hide it, and the optimizer step,
+which streams its states through memory:
+
+    step(b, a) = a * micro(b) + once(b)
+
+Traffic of collectives: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models"
+(2020), section 7, for rings: (g-1)/g of the bytes for a gather or a reduction to shards, twice that for an all-reduce.
+What is left out: data loading, contention between collectives and kernels for memory, tensor and pipeline parallelism.
+`bench/accuracy/throughput.py` says how far off all this is on published runs.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from batchfit.planning.rates import Rates
+from batchfit.profile import MemoryProfile, Polynomial, evaluate
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Counts = NDArray[np.int64]
+    Seconds = NDArray[np.float64]
+
+#: Where the measured error stands; `bench/accuracy/throughput.py --write` computes it.
+ERROR_FILE = "catalog/throughput_error.json"
+
+
+@cache
+def model_error() -> float:
+    """The median error of this model's relative step times on published runs: plans nearer than that are a tie."""
+    measured = json.loads(resources.files("batchfit").joinpath(ERROR_FILE).read_text("utf-8"))
+    return float(measured["relative"]["median"])
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that one GPU of a ring sends: with every micro-batch, and once per window in gradients and in weights."""
+
+    per_micro_batch: float
+    gradients: float
+    weights: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Where the seconds of one optimizer step go. `bound` is what limits a micro-batch: "compute", "memory",
+    "launches" or "communication"."""
+
+    seconds: float
+    micro_batch_seconds: float
+    communication_seconds: float
+    optimizer_seconds: float
+    bound: str
+
+
+class StepClock:
+    """The time of steps with one profile on one kind of card, in one sharding over `replicas`.
+
+    `profile` is the unsharded one: its compute is what each replica computes. One optimizer step of a micro-batches of
+    b samples takes `a * micro(b) + once(b)`.
+    """
+
+    def __init__(
+        self, profile: MemoryProfile, rates: Rates, sharding: str, replicas: int, seq_len: int | None
+    ) -> None:
+        compute = profile.compute
+        attention = evaluate(compute.attention_flops, seq_len)
+        self._flops = evaluate(compute.step_flops, seq_len) - attention
+        self._attention = attention / rates.attention
+        self._matmul_bytes = _line(compute.matmul_bytes, seq_len)
+        self._other_bytes = _line(compute.other_bytes, seq_len)
+        self._launches = compute.kernels_per_micro_batch * rates.launch
+        forward = evaluate(compute.forward_flops, seq_len)
+        step = evaluate(compute.step_flops, seq_len)
+        self._backward_share = 1 - forward / step if step else 0.0
+        self._rates = rates
+        self.sources = rates.sources
+        bus = rates.bus(replicas)
+        sent = traffic(profile, sharding, replicas)
+        self._sent = sent.per_micro_batch / bus
+        self._exposed = self._sent / max(1, sum(unit.count for unit in profile.model.units))
+        self._reduce, self._gather = sent.gradients / bus, sent.weights / bus
+        parts = replicas if sharding not in ("none", "ddp") else 1
+        self._optimizer = max(
+            compute.optimizer_bytes / parts / rates.memory, compute.kernels_per_optimizer_step * rates.launch
+        )
+
+    def _kernels(self, micro_batch: Counts) -> tuple[Seconds, Seconds, Seconds]:
+        """Seconds of products by FLOPs and by bytes, and of everything else, on the GPU alone."""
+        rates = self._rates
+        constant, slope = self._matmul_bytes
+        other_constant, other_slope = self._other_bytes
+        samples = micro_batch.astype(float)
+        return (
+            self._flops * samples / rates.matmul,
+            (constant + slope * samples) / rates.memory,
+            self._attention * samples + (other_constant + other_slope * samples) / rates.memory,
+        )
+
+    def micro(self, micro_batch: Counts) -> Seconds:
+        """Seconds of one micro-batch of each size, with the communication that comes with each."""
+        import numpy as np
+
+        by_flops, by_bytes, rest = self._kernels(micro_batch)
+        kernels: Seconds = np.maximum(np.maximum(by_flops, by_bytes) + rest, self._launches)
+        return np.maximum(kernels, self._sent) + self._exposed
+
+    def once(self, micro_batch: Counts) -> Seconds:
+        """Seconds once per window: gradients as far as the last backward does not hide them, weights, optimizer."""
+        import numpy as np
+
+        hidden: Seconds = self._backward_share * self.micro(micro_batch)
+        return np.maximum(0.0, self._reduce - hidden) + self._gather + self._optimizer
+
+    def explain(self, micro_batch: int, accumulation_steps: int) -> StepTime:
+        """Where the seconds of one step go, and what limits a micro-batch."""
+        import numpy as np
+
+        one = np.array([micro_batch], dtype=np.int64)
+        by_flops, by_bytes, rest = (float(seconds[0]) for seconds in self._kernels(one))
+        kernels = max(by_flops, by_bytes) + rest
+        computing = self._attention * micro_batch + (by_flops if by_flops >= by_bytes else 0.0)
+        limits = {
+            "compute" if computing >= kernels / 2 else "memory": kernels,
+            "launches": self._launches,
+            "communication": self._sent,
+        }
+        micro, once = float(self.micro(one)[0]), float(self.once(one)[0])
+        waiting = micro - max(kernels, self._launches)
+        return StepTime(
+            seconds=accumulation_steps * micro + once,
+            micro_batch_seconds=micro,
+            communication_seconds=accumulation_steps * waiting + once - self._optimizer,
+            optimizer_seconds=self._optimizer,
+            bound=max(limits, key=lambda name: limits[name]),
+        )
+
+
+def clock(
+    profile: MemoryProfile, rates: Rates | None, sharding: str, replicas: int, seq_len: int | None
+) -> StepClock | None:
+    """The clock of this setting; None where the card's rates or the profile's FLOPs are not known."""
+    if rates is None or not any(profile.compute.step_flops):
+        return None
+    return StepClock(profile, rates, sharding, replicas, seq_len)
+
+
+def traffic(profile: MemoryProfile, sharding: str, replicas: int) -> Traffic:
+    """What a GPU sends in this sharding. Sharded weights and gradients travel in the type they are computed in,
+    DDP's gradients in the type they are kept in."""
+    ring = (replicas - 1) / replicas
+    mixed = str(profile.settings.get("precision", "")).endswith("-mixed")
+    quantized = bool(profile.settings.get("quantize"))
+    states = profile.states
+    weights = states.weights_bytes * (0.5 if mixed and not quantized else 1.0) * ring
+    gradients = states.gradients_bytes * (0.5 if mixed else 1.0) * ring
+    if sharding == "ddp":
+        return Traffic(0.0, 2 * states.gradients_bytes * ring, 0.0)
+    if sharding == "zero1":
+        return Traffic(0.0, gradients, weights)
+    if sharding == "zero2":
+        return Traffic(gradients, 0.0, weights)
+    if sharding in ("zero3", "fsdp"):
+        # Weights are gathered for forward and again for backward, then gradients are reduced to shards.
+        return Traffic(2 * weights + gradients, 0.0, 0.0)
+    return Traffic(0.0, 0.0, 0.0)
+
+
+def _line(bytes_moved: tuple[Polynomial, Polynomial], seq_len: int | None) -> tuple[float, float]:
+    constant, per_sample = bytes_moved
+    return evaluate(constant, seq_len), evaluate(per_sample, seq_len)
+
+
+def spent(time: StepTime) -> dict[str, Any]:
+    """The times as data, in seconds."""
+    return {
+        "step_seconds": time.seconds,
+        "micro_batch_seconds": time.micro_batch_seconds,
+        "communication_seconds": time.communication_seconds,
+        "optimizer_seconds": time.optimizer_seconds,
+        "bound": time.bound,
+    }

@@ -1,0 +1,44 @@
+"""Peaks of arrays of micro-batches are those of the profile itself."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchfit.planning.envelope import Envelope
+from batchfit.profile import NO_LIMIT, MemoryProfile
+from tests.planning.decoder import SMALL, decoder, family
+
+
+@settings(deadline=None)
+@given(st.sampled_from(family(SMALL)), st.integers(512, 16384), st.booleans(), st.integers(0, 10**11))
+def test_arrays_agree_with_the_profile(
+    profile: MemoryProfile, seq_len: int, accumulates: bool, capacity: int
+) -> None:
+    envelope, steps = Envelope(profile, seq_len), 2 if accumulates else 1
+    micro = np.array([1, 2, 3, 7, 8, 64, 1000])
+    allocated = envelope.allocated(micro, accumulates)
+    reserved = envelope.reserved(micro, allocated, accumulates)
+    assert reserved is not None
+    for index, micro_batch in enumerate(micro.tolist()):
+        peak = profile.peak(micro_batch, steps, seq_len)
+        assert allocated[index] == peak.allocated_bytes
+        assert int(reserved[index]) == pytest.approx(peak.reserved_bytes, rel=1e-9)
+    assert envelope.largest(capacity, accumulates) == profile.largest_micro_batch(capacity, steps, seq_len)
+
+
+def test_a_profile_that_was_never_replayed_has_no_reserved_peak() -> None:
+    envelope = Envelope(decoder(SMALL, reserved=None), 1024)
+    micro = np.array([1, 2])
+    assert envelope.reserved(micro, envelope.allocated(micro, True), True) is None
+
+
+@pytest.mark.parametrize("accumulates", [False, True])
+def test_nothing_that_grows_has_no_limit(accumulates: bool) -> None:
+    profile = decoder(SMALL)
+    flat = MemoryProfile(
+        **{f: getattr(profile, f) for f in MemoryProfile.__slots__ if f != "phases"},
+        phases={"optimizer_step": profile.phases["optimizer_step"]},
+    )
+    assert Envelope(flat, 1024).largest(10**12, accumulates) == NO_LIMIT
+    assert Envelope(flat, 1024).largest(10, accumulates) == 0
