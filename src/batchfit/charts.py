@@ -1,0 +1,240 @@
+"""Pictures of plans as SVG, to scale and labelled in place: memory bar, memory against micro-batch, Pareto front.
+
+Shapes carry classes and no style, so that pages theme them and a strict Content-Security-Policy holds; `standalone`
+puts the style into the picture, for files and notebooks. Memory has the same colours in the same order everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from batchfit.palette import COLOURS, PARTS
+from batchfit.planning.result import Plan
+from batchfit.units import UNITS, format_bytes
+
+#: The width of every picture in its own units; pages scale it.
+WIDTH = 720
+
+#: Narrower segments and points nearer than this have no label of their own: it would not fit.
+_LABEL_ROOM = 74
+
+
+def standalone(svg: str) -> str:
+    """The picture with its style inside, complete in a file or a notebook."""
+    return svg.replace(">", f"><style>{STYLE}</style>", 1)
+
+
+#: The style of a picture that stands alone, light or dark as the reader's screen is.
+STYLE = (
+    ".bf text{font:12px system-ui,sans-serif;fill:#1b1f24}.bf .small{font-size:11px}.bf .end{text-anchor:end}"
+    ".bf .middle{text-anchor:middle}.bf .axis{stroke:#8a9099;fill:none}.bf .grid{stroke:#d8dbdf;fill:none}"
+    ".bf .curve{stroke:#1f4e79;stroke-width:2;fill:none}.bf .reserved{stroke:#1f4e79;stroke-dasharray:5 3;fill:none}"
+    ".bf .limit{stroke:#b3261e;stroke-width:1.5;fill:none}.bf .limit-text{fill:#b3261e}"
+    ".bf .answer{fill:#0b6e4f;stroke:#fff}.bf .answer-text{fill:#0b6e4f;font-weight:600}.bf .point{fill:#1f4e79}"
+    ".bf .on-dark{fill:#fff}.bf .on-light{fill:#1b1f24}"
+    + "".join(f".bf .{part}{{fill:{colour}}}" for part, colour in COLOURS.items())
+    + "@media(prefers-color-scheme:dark){.bf text{fill:#e6e8eb}.bf .grid{stroke:#3a3f46}"
+    ".bf .curve,.bf .reserved{stroke:#7fb8d4}.bf .point{fill:#7fb8d4}.bf .limit{stroke:#f2938c}"
+    ".bf .limit-text{fill:#f2938c}.bf .answer{fill:#5fd3a8}.bf .answer-text{fill:#5fd3a8}"
+    ".bf .on-light{fill:#1b1f24}.bf .on-dark{fill:#fff}}"
+)
+
+#: Parts whose colour is light enough for dark text.
+_LIGHT = ("optimizer", "activations", "free")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of the memory bar: what it holds and how many bytes."""
+
+    part: str
+    label: str
+    nbytes: int
+
+
+def segments(plan: Plan) -> list[Segment]:
+    """What the bar shows, in order: the peak's parts, what the allocator reserves beyond them, what stays free."""
+    found = [Segment(part, part, plan.parts[part]) for part in PARTS if plan.parts.get(part, 0) > 0]
+    if plan.peak_reserved_bytes is not None and plan.peak_reserved_bytes > plan.peak_allocated_bytes:
+        beyond = plan.peak_reserved_bytes - plan.peak_allocated_bytes
+        found.append(Segment("overhead", "allocator", beyond))
+    if plan.headroom_bytes > 0:
+        found.append(Segment("free", "free", plan.headroom_bytes))
+    return found
+
+
+def memory_bar(plan: Plan) -> str:
+    """The peak on one GPU as a stacked bar, with the card's line where the peak goes beyond it."""
+    shown = segments(plan)
+    total = max(plan.capacity_bytes, sum(segment.nbytes for segment in shown))
+    shapes, x = [], 0.0
+    for segment in shown:
+        width = segment.nbytes / total * WIDTH
+        size = format_bytes(segment.nbytes)
+        title = _element("title", f"{segment.label}: {size}")
+        shapes.append(_group(title + _rectangle(x, 24, width, 44, segment.part)))
+        if width >= _LABEL_ROOM:
+            tone = "on-light" if segment.part in _LIGHT else "on-dark"
+            shapes.append(_text(x + 6, 43, segment.label, tone))
+            shapes.append(_text(x + 6, 59, size, f"{tone} small"))
+        x += width
+    line = plan.capacity_bytes / total * WIDTH
+    shapes.append(_path(f"M{line:.1f} 18V74", "limit"))
+    anchor = "end" if line > WIDTH / 2 else ""
+    shapes.append(
+        _text(line, 12, f"{format_bytes(plan.capacity_bytes)} on the card", f"limit-text small {anchor}")
+    )
+    said = "; ".join(f"{segment.label} {format_bytes(segment.nbytes)}" for segment in shown)
+    return _picture(80, f"Memory on one GPU at the peak: {said}.", shapes)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Peak memory against the micro-batch: micro-batches ascending, bytes of each, and the card."""
+
+    micro_batches: Sequence[int]
+    allocated_bytes: Sequence[int]
+    reserved_bytes: Sequence[int] | None
+    capacity_bytes: int
+    chosen: int | None
+
+
+def memory_curve(curve: Curve) -> str:
+    """Peak memory against micro-batch with the card's line and the chosen micro-batch."""
+    left, right, top, bottom = 62, WIDTH - 14, 20, 250
+    most = max(curve.micro_batches)
+    highest = max(max(curve.allocated_bytes), max(curve.reserved_bytes or [0]), curve.capacity_bytes) * 1.05
+
+    def x(micro_batch: float) -> float:
+        return left + (right - left) * (micro_batch / most)
+
+    def y(size: float) -> float:
+        return bottom - (bottom - top) * size / highest
+
+    shapes = _grid([(y(size), format_bytes(size)) for size in byte_ticks(highest)], left, right)
+    shapes += [_text(x(tick), bottom + 18, f"{tick:,}", "small middle") for tick in count_ticks(most)]
+    shapes.append(_text(right, bottom + 36, "micro-batch size", "small end"))
+    for sizes, style in ((curve.allocated_bytes, "curve"), (curve.reserved_bytes, "reserved")):
+        if sizes is not None:
+            points = " ".join(
+                f"{x(b):.1f},{y(s):.1f}" for b, s in zip(curve.micro_batches, sizes, strict=True)
+            )
+            shapes.append(_element("polyline", points=points, style=style))
+            shapes.append(_text(right, y(sizes[-1]) - 5, style.replace("curve", "allocated"), "small end"))
+    limit = y(curve.capacity_bytes)
+    shapes.append(_path(f"M{left} {limit:.1f}H{right}", "limit"))
+    shapes.append(
+        _text(left + 6, limit - 5, f"{format_bytes(curve.capacity_bytes)} on the card", "limit-text small")
+    )
+    said = f"Peak memory from micro-batch {curve.micro_batches[0]} to {most}"
+    if curve.chosen is not None and curve.chosen in curve.micro_batches:
+        size = curve.allocated_bytes[list(curve.micro_batches).index(curve.chosen)]
+        label = f"{curve.chosen}: {format_bytes(size)}"
+        at_right = x(curve.chosen) > WIDTH - 150
+        offset, style = (-10, "answer-text end") if at_right else (10, "answer-text")
+        shapes.append(_circle(x(curve.chosen), y(size), 5, "answer"))
+        shapes.append(_text(x(curve.chosen) + offset, y(size) + 16, label, style))
+        said += f"; the plan has {label}"
+    return _picture(bottom + 44, f"{said}; the card has {format_bytes(curve.capacity_bytes)}.", shapes)
+
+
+def pareto_front(front: Sequence[Plan]) -> str:
+    """Memory against time per sample of the plans that no other beats in both; the fastest is 1."""
+    timed = [plan for plan in front if plan.relative_step_time is not None]
+    if not timed:
+        return ""
+    left, right, top, bottom = 62, WIDTH - 20, 20, 250
+    highest = max(plan.capacity_bytes for plan in timed) * 1.05
+    slowest = max(2.0, *(plan.relative_step_time or 0 for plan in timed)) * 1.05
+
+    def x(time: float) -> float:
+        return left + (right - left) * time / slowest
+
+    def y(size: float) -> float:
+        return bottom - (bottom - top) * size / highest
+
+    shapes = _grid([(y(size), format_bytes(size)) for size in byte_ticks(highest)], left, right)
+    shapes += [_text(x(tick), bottom + 18, f"{tick}×", "small middle") for tick in count_ticks(int(slowest))]
+    shapes.append(_text(right, bottom + 36, "time per sample", "small end"))
+    labelled: list[tuple[float, float]] = []
+    for index, plan in enumerate(timed):
+        where = x(plan.relative_step_time or 0), y(plan.peak_reserved_bytes or plan.peak_allocated_bytes)
+        label = f"{plan.batch}, {plan.how}"
+        circle = _circle(*where, 5, "answer" if index == len(timed) - 1 else "point")
+        shapes.append(_group(_element("title", f"{label}: {plan.memory}") + circle))
+        if all(abs(where[1] - other[1]) > 14 or abs(where[0] - other[0]) > 260 for other in labelled):
+            end = where[0] > WIDTH - 280
+            shapes.append(
+                _text(where[0] + (-9 if end else 9), where[1] + 4, label, f"small{' end' if end else ''}")
+            )
+            labelled.append(where)
+    said = "; ".join(f"{p.batch} ({p.how}) {p.memory} at {p.relative_step_time:.2f}×" for p in timed)
+    return _picture(bottom + 44, f"Memory against time: {said}.", shapes)
+
+
+# ---- Scales --------------------------------------------------------------------------------------------------
+
+
+def byte_ticks(highest: float) -> list[int]:
+    """Four to eight round sizes in binary units up to `highest`."""
+    unit = next(UNITS[name] for name in ("TiB", "GiB", "MiB", "KiB", "B") if highest >= 4 * UNITS[name])
+    return [tick * unit for tick in count_ticks(int(highest / unit))]
+
+
+def count_ticks(highest: int) -> list[int]:
+    """Round whole numbers up to `highest`, eight at most, from the first step on."""
+    step = next(
+        step
+        for power in range(19)
+        for step in (10**power, 2 * 10**power, 5 * 10**power)
+        if highest / step <= 8
+    )
+    return list(range(step, highest + 1, step))
+
+
+# ---- SVG -----------------------------------------------------------------------------------------------------
+
+
+def _picture(height: int, description: str, shapes: Iterable[str]) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="bf" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{escape(description)}">' + "".join(shapes) + "</svg>"
+    )
+
+
+def _grid(ticks: Iterable[tuple[float, str]], left: int, right: int) -> list[str]:
+    shapes = []
+    for y, label in ticks:
+        shapes.append(_path(f"M{left} {y:.1f}H{right}", "grid"))
+        shapes.append(_text(left - 6, y + 4, label, "small end"))
+    return shapes
+
+
+def _element(name: str, content: str = "", style: str = "", **attributes: str) -> str:
+    given = {"class": style, **attributes}
+    written = "".join(f' {key}="{escape(value)}"' for key, value in given.items() if value)
+    return f"<{name}{written}>{escape(content)}</{name}>"
+
+
+def _group(inner: str) -> str:
+    return f"<g>{inner}</g>"
+
+
+def _text(x: float, y: float, content: str, style: str = "") -> str:
+    return _element("text", content, style.strip(), x=f"{x:.1f}", y=f"{y:.1f}")
+
+
+def _path(d: str, style: str) -> str:
+    return _element("path", style=style, d=d)
+
+
+def _rectangle(x: float, y: float, width: float, height: float, style: str) -> str:
+    return _element(
+        "rect", style=style, x=f"{x:.1f}", y=f"{y}", width=f"{max(width, 0.0):.1f}", height=f"{height}"
+    )
+
+
+def _circle(x: float, y: float, radius: int, style: str) -> str:
+    return _element("circle", style=style, cx=f"{x:.1f}", cy=f"{y:.1f}", r=str(radius))
