@@ -19,6 +19,7 @@ from batchfit.units import UNITS, format_bytes, parse_bytes, split_unit, to_byte
         ("80gb", 80_000_000_000),
         ("2", 2_000_000_000),
         ("100 bytes", 100),
+        ("1,5GB", 1_500_000_000),
         ("1e-3 TB", 1_000_000_000),
         ("0.1234567891GB", 123_456_789),
     ],
@@ -27,7 +28,7 @@ def test_sizes_are_read_to_the_byte(text: str, count: int) -> None:
     assert parse_bytes(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "GB", "1 GX", "nan GB", "inf", "1,5GB", "five"])
+@pytest.mark.parametrize("text", ["", "GB", "1 GX", "nan GB", "inf", "five", "1e99999 GB", "1e999999999"])
 def test_what_is_no_size_is_restated(text: str) -> None:
     with pytest.raises(BadInput) as wrong:
         parse_bytes(text, field="capacity")

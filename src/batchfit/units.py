@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 from batchfit.errors import BadInput
+from batchfit.numbers import read_number
 
 #: Every unit by name, in bytes. Decimal units first: they are what a bare "K", "M", "G" means.
 UNITS: dict[str, int] = {
@@ -51,14 +52,12 @@ def parse_bytes(text: str, *, default: str = "GB", field: str = "bytes") -> int:
     """
     number, unit = split_unit(text, default)
     try:
-        value = Decimal(number)
-        if value.is_finite():
-            return to_bytes(value, unit)
-    except InvalidOperation:
-        pass
-    raise BadInput(
-        field, "must be a size such as 0.5GB or 512MiB; you typed {typed}", typed=repr(text)
-    ) from None
+        value = read_number(number).value
+    except BadInput:
+        raise BadInput(
+            field, "must be a size such as 0.5GB or 512MiB; you typed {typed}", typed=repr(text)
+        ) from None
+    return to_bytes(value, unit)
 
 
 def format_bytes(count: int, unit: str | None = None) -> str:

@@ -18,7 +18,7 @@ def accumulation_steps_below(target_batch: int, micro_batch: int, replicas: int)
 
 def accumulation_steps_above(target_batch: int, micro_batch: int, replicas: int) -> int:
     """The fewest accumulation steps whose effective batch reaches `target_batch`."""
-    return (target_batch + micro_batch * replicas - 1) // (micro_batch * replicas)
+    return -(-target_batch // (micro_batch * replicas))
 
 
 def accumulation_steps_nearest(target_batch: int, micro_batch: int, replicas: int) -> int:
