@@ -11,17 +11,23 @@ if TYPE_CHECKING:
     from batchfit.batch import Batch as Batch
     from batchfit.errors import BadInput as BadInput
     from batchfit.profile import MemoryProfile as MemoryProfile
+    from batchfit.trace.protocol import Training as Training
+    from batchfit.trace.protocol import WholeStep as WholeStep
     from batchfit.trace.run import trace as trace
+    from batchfit.tracing import tracing as tracing
 
 #: Where each public name lives. Looked up lazily so that `import batchfit` costs next to nothing.
 _HOMES = {
     "Batch": "batchfit.batch",
     "BadInput": "batchfit.errors",
     "MemoryProfile": "batchfit.profile",
+    "Training": "batchfit.trace",
+    "WholeStep": "batchfit.trace",
     "trace": "batchfit.trace",
+    "tracing": "batchfit.tracing",
 }
 
-__all__ = ["BadInput", "Batch", "MemoryProfile", "__version__", "trace"]
+__all__ = ["BadInput", "Batch", "MemoryProfile", "Training", "WholeStep", "__version__", "trace", "tracing"]
 
 
 def __getattr__(name: str) -> object:

@@ -11,8 +11,9 @@ from torch import nn
 
 from batchfit.trace.autocast import Autocast
 from batchfit.trace.checkpointing import checkpoint_blocks
+from batchfit.trace.job import adopt
+from batchfit.trace.optimizers import create_optimizer
 from batchfit.trace.protocol import Loss, model_loss
-from batchfit.trace.run import adopt, create_optimizer
 from batchfit.trace.settings import Settings
 from batchfit.trace.step import Step
 from batchfit.trace.timeline import Timeline

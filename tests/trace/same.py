@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from batchfit.trace.gpu import Gpu
-from batchfit.trace.run import adopt
+from batchfit.trace.job import adopt
 from batchfit.trace.timeline import ALLOC, FREE, Timeline
 from batchfit.trace.tracker import Tracker
 

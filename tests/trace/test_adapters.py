@@ -10,9 +10,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from batchfit.errors import BadInput
 from batchfit.trace import Settings
 from batchfit.trace.adapters import Lora, add_lora
+from batchfit.trace.job import prepare
 from batchfit.trace.phases import peaks
-from batchfit.trace.protocol import model_loss
-from batchfit.trace.run import prepare
 from tests.trace.same import on_cpu, sizes, two_micro_batches, without_data
 
 pytestmark = pytest.mark.torch
@@ -89,7 +88,9 @@ def test_a_step_without_data_allocates_what_one_with_data_does(lora: Lora) -> No
 
     tokens = torch.zeros(2, 16, dtype=torch.long)
     batch = {"input_ids": tokens, "labels": tokens}
-    assert sizes(without_data(make, batch, two_micro_batches)) == sizes(on_cpu(make, batch, two_micro_batches))
+    assert sizes(without_data(make, batch, two_micro_batches)) == sizes(
+        on_cpu(make, batch, two_micro_batches)
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,29 +103,17 @@ def test_a_step_without_data_allocates_what_one_with_data_does(lora: Lora) -> No
     ids=["lora", "lora on the MLP", "dora"],
 )
 def test_published_runs_of_llama_3_2_3b(lora: Lora, published_reserved: float) -> None:
-    """PEFT's method comparison (MetaMathQA): batch 4 of 768 tokens, AdamW, gradients clipped, and a loop that holds the
-    model's output until the next one. Its figure is the most that was reserved, in GiB."""
-    held = []
-
-    def loop(model: nn.Module, batch: object) -> torch.Tensor:
-        loss = model_loss_keeping(model, batch, held)
-        return loss
+    """PEFT's method comparison (MetaMathQA): batch 4 of 768 tokens, AdamW, gradients clipped. Its figure is the most
+    that was reserved, in GiB."""
 
     def make_batch(count: int) -> dict[str, torch.Tensor]:
         tokens = torch.zeros(count, 768, dtype=torch.long)
         return {"input_ids": tokens, "labels": tokens}
 
-    job = prepare(llama_3_2_3b(), make_batch, Settings(lora=lora, max_grad_norm=1.0), loop)
+    job = prepare(llama_3_2_3b(), make_batch, Settings(lora=lora, max_grad_norm=1.0))
     peak = max(peaks(job.timeline(4, (1, 1))).values()) / GIB
     assert peak == pytest.approx(published_reserved, rel=0.02)
     assert peak <= published_reserved
-
-
-def model_loss_keeping(model: nn.Module, batch: object, held: list[object]) -> torch.Tensor:
-    assert isinstance(batch, dict)
-    outputs = model(**batch)
-    held[:] = [outputs]
-    return model_loss(lambda: outputs, ())  # type: ignore[arg-type]
 
 
 def test_unknown_target_says_which_there_are() -> None:

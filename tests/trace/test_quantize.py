@@ -47,7 +47,10 @@ def storages(layer: nn.Module) -> int:
         # 4 bits a weight, 4 bytes per 64 of them, a table of 16 float32
         ("nf4", 4096 * 11008 // 2 + 4 * 4096 * 11008 // 64 + 64),
         # 4 bits a weight, 1 byte per 64, 4 per 64 * 256; tables of 16 and 256, an offset
-        ("nf4-double", 4096 * 11008 // 2 + 4096 * 11008 // 64 + 4 * 4096 * 11008 // 64 // 256 + 64 + 1024 + 4),
+        (
+            "nf4-double",
+            4096 * 11008 // 2 + 4096 * 11008 // 64 + 4 * 4096 * 11008 // 64 // 256 + 64 + 1024 + 4,
+        ),
         # 1 byte a weight, 4 a row
         ("int8", 4096 * 11008 + 4 * 11008),
     ],
@@ -62,7 +65,9 @@ def test_bitsandbytes_keeps_weights_of_the_same_sizes() -> None:
     weight = torch.randn(257, 129, dtype=torch.bfloat16)
     layer = nn.Linear(129, 257, bias=False, dtype=torch.bfloat16)
     for scheme, nested in (("nf4", False), ("nf4-double", True)):
-        packed, state = bitsandbytes.functional.quantize_4bit(weight, quant_type="nf4", compress_statistics=nested)
+        packed, state = bitsandbytes.functional.quantize_4bit(
+            weight, quant_type="nf4", compress_statistics=nested
+        )
         theirs = [packed, state.absmax, state.code]
         if nested:
             theirs += [state.state2.absmax, state.state2.code, state.offset]
@@ -104,7 +109,9 @@ def test_a_step_without_data_allocates_what_one_with_data_does(scheme: str, lora
         adapted = add_lora(model, lora)
         return adapted.to_empty(device="cpu") if model.device.type == "cpu" else adapted
 
-    assert sizes(without_data(make, BATCH, two_micro_batches)) == sizes(on_cpu(make, BATCH, two_micro_batches))
+    assert sizes(without_data(make, BATCH, two_micro_batches)) == sizes(
+        on_cpu(make, BATCH, two_micro_batches)
+    )
 
 
 def one_layer(scheme: str, rows: int) -> Timeline:
@@ -165,7 +172,9 @@ def test_unknown_scheme_says_which_there_are() -> None:
 
 
 def test_model_with_nothing_to_quantise_is_told() -> None:
-    with pytest.raises(BadInput, match=r"^quantize: needs linear layers besides the output layer; Linear has none$"):
+    with pytest.raises(
+        BadInput, match=r"^quantize: needs linear layers besides the output layer; Linear has none$"
+    ):
         quantize(nn.Linear(2, 2), "nf4")
 
 

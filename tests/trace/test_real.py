@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchfit.trace.run import trace_timeline
+from batchfit.trace.job import trace_timeline
 from batchfit.trace.settings import Settings
 from batchfit.trace.timeline import MARK, Timeline
 from tests.trace.models import MODELS

@@ -15,10 +15,12 @@ from batchfit.extras import need
 need("torch", extra="trace", wanted_for="tracing a model")
 
 from batchfit.trace.adapters import Lora  # noqa: E402
-from batchfit.trace.run import trace, trace_timeline  # noqa: E402
+from batchfit.trace.job import trace_timeline  # noqa: E402
+from batchfit.trace.protocol import Training, WholeStep  # noqa: E402
+from batchfit.trace.run import trace  # noqa: E402
 from batchfit.trace.settings import Settings  # noqa: E402
 
-__all__ = ["Lora", "Settings", "trace", "trace_timeline"]
+__all__ = ["Lora", "Settings", "Training", "WholeStep", "trace", "trace_timeline"]
 
 
 class _Callable(ModuleType):

@@ -40,12 +40,9 @@ def scaled_dot_product_attention(
         return _flash(query, key, value, dropout_p, is_causal, scale)
     if query.is_meta and efficient_takes(query, key, value, attn_mask, enable_gqa):
         return _efficient(query, key, value, attn_mask, dropout_p, is_causal, scale)
-    if attn_mask is not None and attn_mask.dtype is torch.bool:
-        attn_mask = _added(attn_mask, query.dtype)
-    out: Tensor = torch.ops.aten._scaled_dot_product_attention_math(
-        query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
-    )[0]
-    return out
+    return plain_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
 
 
 def attention_on_cpu(
@@ -60,13 +57,32 @@ def attention_on_cpu(
     enable_gqa: bool = False,
 ) -> Tensor:
     """The same as the CPU would run it: its own flash attention unless something is dropped (sdp_utils_cpp.cpp)."""
+    if dropout_p or query.dim() != 4 or query.size(-1) != value.size(-1):
+        return plain_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
     if attn_mask is not None and attn_mask.dtype is torch.bool:
         attn_mask = _added(attn_mask, query.dtype)
-    if dropout_p == 0 and query.dim() == 4 and query.size(-1) == value.size(-1):
-        fused: Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
-        )[0]
-        return fused
+    out: Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
+    )[0]
+    return out
+
+
+def plain_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """The same in plain operations, which every device can run: scores, their softmax, and the values' weighted sum."""
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        attn_mask = _added(attn_mask, query.dtype)
     out: Tensor = torch.ops.aten._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
     )[0]

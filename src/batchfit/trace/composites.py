@@ -13,17 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from batchfit.trace.attention import attention_on_cpu, scaled_dot_product_attention
+from batchfit.trace.attention import attention_on_cpu, plain_attention, scaled_dot_product_attention
 from batchfit.trace.tracker import Kernel, Tracker
 
 _aten = torch.ops.aten
 
 
 class Composites:
-    """A context in which composite operations are taken apart as on `device`, watched by `tracker`."""
+    """A context in which composite operations are taken apart as on `device`, watched by `tracker`.
 
-    def __init__(self, device: torch.device, tracker: Tracker) -> None:
+    `attention` "eager" is plain mathematics, with the scores of all tokens at once.
+    """
+
+    def __init__(self, device: torch.device, tracker: Tracker, attention: str = "sdpa") -> None:
         self._kernels = _ON_CUDA if device.type == "cuda" else _ON_CPU
+        if attention == "eager":
+            self._kernels = {**self._kernels, _aten.scaled_dot_product_attention.default: plain_attention}
         self._tracker = tracker
 
     def __enter__(self) -> Composites:

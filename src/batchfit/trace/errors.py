@@ -35,13 +35,33 @@ def data_needed(error: DataNeeded, frames: tuple[Frame, ...]) -> BadInput:
     )
 
 
+def _stopped(error: Exception, frame: Frame) -> BadInput:
+    """The message for code that raised something of its own."""
+    file, line, function = frame
+    return BadInput(
+        f"{file}:{line}",
+        "in {function}, `{code}` stopped with {kind}: {message}",
+        function=function,
+        code=linecache.getline(file, line).strip(),
+        kind=type(error).__name__,
+        message=str(error).strip(),
+    )
+
+
 @contextmanager
 def explained() -> Iterator[None]:
     """Turns what stops the person's code in here into a message about their line of code."""
     try:
         yield
+    except BadInput:
+        raise
     except DataNeeded as error:
         raise data_needed(error, _personal_frames(error)) from error
+    except Exception as error:
+        frames = _personal_frames(error)
+        if not frames:
+            raise
+        raise _stopped(error, frames[0]) from error
 
 
 def _personal_frames(error: BaseException) -> tuple[Frame, ...]:

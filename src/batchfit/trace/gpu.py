@@ -16,25 +16,30 @@ from batchfit.trace.kernels import Kernels
 from batchfit.trace.meta import MetaDevice
 from batchfit.trace.pretence import Pretence
 from batchfit.trace.tracker import Tracker, true_tensors
+from batchfit.tracing import being_traced
 
 
 class _Unwatched(TorchDispatchMode):
     """Operations run on the device, and no timeline is written."""
 
     def __init__(self, device: MetaDevice) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._device = device
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
         with true_tensors():
             return self._device(func, args, kwargs or {})
 
 
 class Gpu:
     """A device without memory or data. `shown` is what tensors on it say their device is: "cuda:0", or "cpu" for a
-    run as a CPU would do it (its own attention and dropout kernels, no host beside it, no workspaces)."""
+    run as a CPU would do it (its own attention and dropout kernels, no host beside it, no workspaces). `attention`
+    is "eager" for plain mathematics where the device would choose a fused kernel."""
 
-    def __init__(self, shown: str = "cuda:0") -> None:
+    def __init__(self, shown: str = "cuda:0", attention: str = "sdpa") -> None:
+        self.attention = attention
         self.shown = torch.device(shown)
         self.is_cuda = self.shown.type == "cuda"
         self.device = MetaDevice(host=self.is_cuda)
@@ -43,6 +48,7 @@ class Gpu:
     def pretending(self, strict: Callable[[], bool] = lambda: True) -> Iterator[None]:
         """Code in here finds the GPU; nothing watches it. The random state outside stays as it was."""
         with ExitStack() as stack:
+            stack.enter_context(being_traced())
             stack.enter_context(torch.random.fork_rng(devices=[]))
             stack.enter_context(Pretence(self.device, self.shown, strict))
             yield
@@ -63,9 +69,11 @@ class Gpu:
         tracker = Tracker(self.device, self.device.on_device, Kernels() if self.is_cuda else None)
         with ExitStack() as stack:
             # A training loop may print what a model must not decide by.
-            stack.enter_context(self.pretending(lambda: bool(tracker.paths.current) or tracker.category == "optimizer"))
+            stack.enter_context(
+                self.pretending(lambda: bool(tracker.paths.current) or tracker.category == "optimizer")
+            )
             stack.enter_context(Autocast(self.device.on_device, tracker))
-            stack.enter_context(Composites(self.shown, tracker))
+            stack.enter_context(Composites(self.shown, tracker, self.attention))
             stack.enter_context(tracker)
             yield tracker
 

@@ -16,12 +16,17 @@ from batchfit.trace.protocol import MakeBatch
 DEFAULT_SEQ_LEN = 1024
 
 #: Endings of class names whose labels are one number a sample; the others' are one a token.
-_ONE_LABEL = ("ForSequenceClassification", "ForImageClassification", "ForVideoClassification", "ForMultipleChoice")
+_ONE_LABEL = (
+    "ForSequenceClassification",
+    "ForImageClassification",
+    "ForVideoClassification",
+    "ForMultipleChoice",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The size of a sample: tokens of text, or channels, height and width of an image; None is for what the model says."""
+    """The size of a sample: tokens, or an image's channels, height and width; None: what the model says."""
 
     seq_len: int | None = None
     image: tuple[int, ...] | None = None
@@ -81,8 +86,9 @@ def _most_tokens(model: nn.Module) -> int | None:
 
 def _has_learned_positions(model: nn.Module) -> bool:
     """Whether positions are rows of a table, so that there are no more of them."""
+    tables = ("wpe", "position_embeddings", "embed_positions")
     return any(
-        isinstance(module, nn.Embedding) and path.rpartition(".")[2] in ("wpe", "position_embeddings", "embed_positions")
+        isinstance(module, nn.Embedding) and path.rpartition(".")[2] in tables
         for path, module in model.named_modules()
     )
 

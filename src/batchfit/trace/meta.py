@@ -31,7 +31,16 @@ _MASKS = (torch.bool, torch.uint8)
 class _Traits:
     """What an operator's schema says of its results."""
 
-    __slots__ = ("data_dependent", "device_at", "fresh", "in_place", "random", "spoilt", "tensor_free", "written")
+    __slots__ = (
+        "data_dependent",
+        "device_at",
+        "fresh",
+        "in_place",
+        "random",
+        "spoilt",
+        "tensor_free",
+        "written",
+    )
 
     def __init__(self, func: _Operator) -> None:
         schema = func._schema
@@ -120,7 +129,12 @@ class MetaDevice:
         return self._unknown(func, traits, args, kwargs, tensors)
 
     def _unknown(
-        self, func: _Operator, traits: _Traits, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: _Tensors
+        self,
+        func: _Operator,
+        traits: _Traits,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: _Tensors,
     ) -> Any:
         if traits.spoilt and self.known:
             for index in traits.spoilt:
@@ -188,9 +202,14 @@ class MetaDevice:
         return self.host and device is not None and device.type == "cpu"
 
     def _on_host(
-        self, func: _Operator, traits: _Traits, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: _Tensors
+        self,
+        func: _Operator,
+        traits: _Traits,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: _Tensors,
     ) -> Any:
-        """An operation that copies to the host, or reads only what was copied there: no data either, but not counted."""
+        """An operation that copies to the host, or reads only what was copied there: its result is not counted."""
         leaves = self._leaves(kwargs)
         out = self._unknown(func, traits, args, {**kwargs, "device": _META} if leaves else kwargs, tensors)
         if leaves or not any(self.on_device(t) for t in tensors.meta):
@@ -247,7 +266,12 @@ class MetaDevice:
                 self.known.spoil(tensor)
 
     def _data_dependent(
-        self, func: _Operator, traits: _Traits, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: _Tensors
+        self,
+        func: _Operator,
+        traits: _Traits,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: _Tensors,
     ) -> Any:
         """The shape of the result depends on values, unless it is an index of positions, or of a mask that is known."""
         if func is not torch.ops.aten.index.Tensor:

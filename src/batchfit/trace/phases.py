@@ -23,7 +23,7 @@ class _Highest:
 
 def phase_of(mark: Mark) -> str | None:
     """The profile's phase that a mark begins, None where nothing of a step runs."""
-    if mark.phase in ("forward", "backward"):
+    if mark.phase in ("forward", "backward", "between"):
         return "later_micro" if mark.micro > 0 else "first_micro"
     return "optimizer_step" if mark.phase in ("optimizer", "zero_grad") else None
 

@@ -14,9 +14,9 @@ from torch.utils import _foreach_utils
 from torch.utils.checkpoint import _allowed_determinism_checks_to_fns
 
 from batchfit.trace.errors import DataNeeded
-from batchfit.trace.unknown import UnknownNumber
 from batchfit.trace.meta import MetaDevice
 from batchfit.trace.reads import step_if_finite
+from batchfit.trace.unknown import UnknownNumber
 
 _META = torch.device("meta")
 _Function = Callable[..., Any]

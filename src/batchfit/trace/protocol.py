@@ -25,8 +25,8 @@ from batchfit.trace.optimizers import OptimizerFactory
 #: Makes a batch of so many samples: a dict (the model's keyword arguments), a tuple (its positional ones) or a tensor.
 MakeBatch = Callable[[int], Any]
 
-#: From the model and a batch to the loss, a tensor of one number.
-Loss = Callable[[nn.Module, Any], torch.Tensor]
+#: From the model and a batch to the loss: a tensor of one number, or an output that has it as `loss` or comes first.
+Loss = Callable[[nn.Module, Any], Any]
 
 PROTOCOL = (
     "a batchfit.Training(model, make_batch), a batchfit.WholeStep(model, step), or a tuple (model, make_batch) or "
@@ -35,21 +35,17 @@ PROTOCOL = (
 )
 
 
-def model_loss(model: nn.Module, batch: Any) -> torch.Tensor:
-    """The loss that the model computes itself: its output, or its output's `loss`, or that of a tuple first.
-
-    Models of transformers do, given `labels`.
-    """
+def model_loss(model: nn.Module, batch: Any) -> Any:
+    """The output of a model that computes its loss itself, as those of transformers do, given `labels`."""
     if isinstance(batch, Mapping):
-        output = model(**batch)
-    elif isinstance(batch, (tuple, list)):
-        output = model(*batch)
-    else:
-        output = model(batch)
-    return _loss_in(output)
+        return model(**batch)
+    if isinstance(batch, (tuple, list)):
+        return model(*batch)
+    return model(batch)
 
 
-def _loss_in(output: Any) -> Any:
+def loss_in(output: Any) -> Any:
+    """The loss in an output: its `loss`, the first of a tuple, or the output itself."""
     found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if found is not None:
         return found
@@ -74,10 +70,13 @@ class Training:
     def lightning(cls, module: nn.Module, make_batch: MakeBatch) -> Training:
         """A LightningModule: its `training_step(batch, 0)` is the loss, its `configure_optimizers()` the optimizer."""
 
-        def loss(model: Any, batch: Any) -> torch.Tensor:
-            return _loss_in(model.training_step(batch, 0))  # type: ignore[no-any-return]
-
-        return cls(module, make_batch, loss, optimizer=lambda parameters: _first_optimizer(module), name=None)
+        return cls(
+            module,
+            make_batch,
+            lambda model, batch: model.training_step(batch, 0),
+            optimizer=lambda parameters: _first_optimizer(module),
+            name=None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +110,12 @@ def as_training(given: object, where: str) -> Training | WholeStep:
     """What the person's function at `where` returned, if it is of the protocol. Raises BadInput showing it if not."""
     if isinstance(given, (Training, WholeStep)):
         return given
-    if isinstance(given, tuple) and len(given) in (2, 3) and isinstance(given[0], nn.Module):
-        if all(callable(part) for part in given[1:]):
-            return Training(*given)
-    raise BadInput(where, "must return {protocol}; it returned {found}", protocol=PROTOCOL, found=_shown(given))
+    is_tuple = isinstance(given, tuple) and len(given) in (2, 3) and isinstance(given[0], nn.Module)
+    if is_tuple and all(callable(part) for part in given[1:]):  # type: ignore[index]
+        return Training(*given)  # type: ignore[misc]
+    raise BadInput(
+        where, "must return {protocol}; it returned {found}", protocol=PROTOCOL, found=_shown(given)
+    )
 
 
 def _shown(given: object) -> str:

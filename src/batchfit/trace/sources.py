@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from batchfit.errors import BadInput
 from batchfit.extras import need
+from batchfit.trace.errors import explained
 from batchfit.trace.gpu import Gpu
 from batchfit.trace.inputs import Inputs, batches_for
 from batchfit.trace.protocol import Training, WholeStep, as_training
@@ -57,7 +58,7 @@ def open_source(text: str, gpu: Gpu, settings: Settings, inputs: Inputs) -> Sour
         return _from_config(path, path.parent.name or path.stem, gpu, settings, inputs)
     where, _, function = text.rpartition(":")
     if where and function:
-        return _from_function(where, function, gpu)
+        return from_function(_found(where, function), f"{where}:{function}", gpu)
     raise BadInput(
         "model",
         "must be a config.json or its folder, hf:owner/name, timm:name, FILE.py:FUNCTION or package.module:FUNCTION; "
@@ -69,7 +70,7 @@ def open_source(text: str, gpu: Gpu, settings: Settings, inputs: Inputs) -> Sour
 def _fetched(repository: str) -> Path:
     need("huggingface_hub", extra="hub", wanted_for="hf:owner/name")
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(hf_hub_download(repository, "config.json"))
@@ -127,7 +128,9 @@ def _config(path: Path) -> Any:
     try:
         return CONFIG_MAPPING[kind].from_dict(data)
     except Exception as error:  # a config class may refuse a value in any way it likes
-        raise BadInput(str(path), "is not a config of {kind}: {error}", kind=kind, error=str(error)) from error
+        raise BadInput(
+            str(path), "is not a config of {kind}: {error}", kind=kind, error=str(error)
+        ) from error
 
 
 def _model_class(config: Any, path: Path) -> Callable[..., nn.Module]:
@@ -146,7 +149,7 @@ def _model_class(config: Any, path: Path) -> Callable[..., nn.Module]:
                 version=transformers.__version__,
                 known=_known(str(names[0]), known),
             )
-        return found._from_config  # type: ignore[no-any-return]
+        return found._from_config
     auto = getattr(transformers, _AUTO_CLASS)
     if type(config) not in auto._model_mapping:
         raise BadInput(
@@ -166,11 +169,16 @@ def _known(given: str, known: list[str]) -> str:
 
 def _from_timm(name: str, gpu: Gpu, inputs: Inputs) -> Source:
     if importlib.util.find_spec("timm") is None:
-        raise BadInput("timm", "is needed for timm:name and is not installed; install it with: pip install timm")
+        raise BadInput(
+            "timm", "is needed for timm:name and is not installed; install it with: pip install timm"
+        )
     timm = importlib.import_module("timm")
     if not timm.is_model(name):
         raise BadInput(
-            "model", "timm has no model {name}; {known}", name=repr(name), known=_known(name, timm.list_models())
+            "model",
+            "timm has no model {name}; {known}",
+            name=repr(name),
+            known=_known(name, timm.list_models()),
         )
     with gpu.building():
         model: nn.Module = timm.create_model(name)
@@ -185,22 +193,36 @@ def _from_timm(name: str, gpu: Gpu, inputs: Inputs) -> Source:
     return Source(Training(model, batch, loss), name)
 
 
-def _from_function(where: str, function: str, gpu: Gpu) -> Source:
+def from_function(make: Callable[[], object], where: str, gpu: Gpu) -> Source:
+    """What a person's function returns, called where tensors take no memory. Raises BadInput if it is not of the
+    protocol, naming `where` it is."""
+    if not callable(make):
+        raise BadInput(
+            "model", "must be a module, a function or text; you gave {given}", given=type(make).__name__
+        )
+    with gpu.building(), explained():
+        given = make()
+    training = as_training(given, where)
+    return Source(training, training.name or type(training.model).__name__)
+
+
+def _found(where: str, function: str) -> Any:
     module = _imported(where)
     make = getattr(module, function, None)
     if not callable(make):
-        defined = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        own = [
+            n
+            for n, v in vars(module).items()
+            if callable(v) and getattr(v, "__module__", "") == module.__name__
+        ]
         raise BadInput(
             "model",
             "{where} has no function {function}; it has {defined}",
             where=where,
             function=function,
-            defined=", ".join(defined) or "none",
+            defined=", ".join(own) or "none",
         )
-    with gpu.building():
-        given = make()
-    training = as_training(given, f"{where}:{function}")
-    return Source(training, training.name or type(training.model).__name__)
+    return make
 
 
 def _imported(where: str) -> Any:
@@ -210,7 +232,9 @@ def _imported(where: str) -> Any:
         try:
             return importlib.import_module(where)
         except ModuleNotFoundError as error:
-            raise BadInput("model", "{where} cannot be imported: {error}", where=where, error=str(error)) from None
+            raise BadInput(
+                "model", "{where} cannot be imported: {error}", where=where, error=str(error)
+            ) from None
         finally:
             sys.path.remove("")
     path = Path(where)

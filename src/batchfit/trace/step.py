@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from batchfit.trace.protocol import Loss, check_loss
+from batchfit.trace.protocol import Loss, check_loss, loss_in
 from batchfit.trace.settings import Settings
 from batchfit.trace.tracker import Tracker
 
@@ -58,12 +58,14 @@ class Step:
         with tracker.categorised("input"):
             inputs = batch()
         with self._autocast():
-            loss = check_loss(self._loss(self._model, inputs))
+            # A loop holds what its model gave it until backward is done, logits and all.
+            output = self._loss(self._model, inputs)
+            loss = check_loss(loss_in(output))
         if micros > 1:
             loss = loss / micros
         tracker.mark("backward", step, micro)
         (loss if self._scaler is None else self._scaler.scale(loss)).backward()
-        del loss
+        del loss, output
         for parameter in self._model.parameters():
             if parameter.grad is not None:
                 tracker.label(parameter.grad, "gradients")

@@ -44,7 +44,8 @@ class Frame(NamedTuple):
 class Mark(NamedTuple):
     """Where the step is from here on.
 
-    `phase` is one of "begin", "zero_grad", "forward", "backward", "optimizer", "end"; `step` counts optimizer
+    `phase` is one of "begin", "forward", "backward", "between" (after a person's own backward), "optimizer",
+    "zero_grad", "end"; `step` counts optimizer
     steps and `micro` the micro-batches of a step, both from 0 (`micro` is -1 outside a micro-batch).
     """
 
@@ -54,12 +55,26 @@ class Mark(NamedTuple):
 
 
 @dataclass(slots=True)
+class Work:
+    """What one micro-batch and one update of an optimizer step compute: FLOPs and kernels launched.
+
+    `backward_flops` include what checkpointing computes again.
+    """
+
+    forward_flops: int = 0
+    backward_flops: int = 0
+    kernels_per_micro_batch: int = 0
+    kernels_per_optimizer_step: int = 0
+
+
+@dataclass(slots=True)
 class Timeline:
     """The events of a trace.
 
     Storage ids are never reused. `stacks` hold the frames of the person's code, innermost first; in backward
     they are those of the forward operation being differentiated. `modules` says in which module a storage was
-    made (a path such as "model.layers.0.mlp"; absent outside any), `categories` what it is for.
+    made (a path such as "model.layers.0.mlp"; absent outside any), `categories` what it is for. `work` is what
+    the last step computed.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -67,6 +82,7 @@ class Timeline:
     marks: list[Mark] = field(default_factory=list)
     categories: dict[int, str] = field(default_factory=dict)
     modules: dict[int, str] = field(default_factory=dict)
+    work: Work = field(default_factory=Work)
 
     def live(self) -> Iterator[tuple[Event, int]]:
         """Each event with the bytes alive after it, as the caching allocator counts them (rounded to 512)."""

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispat
 from batchfit.trace.modules import ModulePaths
 from batchfit.trace.stacks import Stacks
 from batchfit.trace.timeline import ALLOC, FREE, MARK, Event, Mark, Timeline
+from batchfit.trace.work import WorkCounter
 
 #: A context in which tensors say the truth about themselves, although a function mode has them say otherwise.
 true_tensors = torch._C.DisableTorchFunction
@@ -81,6 +82,7 @@ class Tracker(TorchDispatchMode):
         self.category = "activations"
         self.paths = ModulePaths()
         self._stacks = Stacks()
+        self._work = WorkCounter()
         self._execute = execute
         self.counts = counts or _all
         self._inside = inside
@@ -137,14 +139,17 @@ class Tracker(TorchDispatchMode):
             if kernel is not None and kernel.called():
                 with true_tensors(), _again(self_):
                     return kernel.run(*args, **(kwargs or {}))
-            return handle(self_, func, types, args, kwargs)
+            return handle(self_, func, types, args, kwargs)  # type: ignore[no-untyped-call]
 
         return handle_parts
 
     def mark(self, phase: str, step: int, micro: int = -1) -> None:
         """Notes that the step enters `phase`; everything born from here on belongs to it."""
         self.timeline.events.append(Event(MARK, -1, 0, len(self.timeline.marks)))
-        self.timeline.marks.append(Mark(phase, step, micro))
+        mark = Mark(phase, step, micro)
+        self.timeline.marks.append(mark)
+        self._work.enter(mark)
+        self.timeline.work = self._work.work
         self.category = "optimizer" if phase == "optimizer" else "activations"
         self.in_backward = phase == "backward"
         if phase == "begin":
@@ -167,7 +172,10 @@ class Tracker(TorchDispatchMode):
             if kernel is not None and kernel.called():
                 with _again(self):
                     return kernel.run(*args, **(kwargs or {}))
-            out = self._execute(func, args, kwargs or {})
+            if kwargs is None:
+                kwargs = {}
+            out = self._execute(func, args, kwargs)
+            self._work.count(func, args, kwargs, out)
             if isinstance(out, torch.Tensor):
                 self._see(out)
             elif isinstance(out, (list, tuple)):

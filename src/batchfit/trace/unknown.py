@@ -13,14 +13,14 @@ class UnknownNumber(float):
     def _arithmetic(self, *_: object) -> UnknownNumber:
         return UnknownNumber("nan")
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _arithmetic  # type: ignore[assignment]
-    __neg__ = __abs__ = __pos__ = __pow__ = __rpow__ = _arithmetic  # type: ignore[assignment]
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _arithmetic
+    __neg__ = __abs__ = __pos__ = __pow__ = __rpow__ = _arithmetic
 
     def _decision(self, *_: object) -> NoReturn:
         raise DataNeeded("item")
 
-    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __int__ = __index__ = __round__ = _decision  # type: ignore[assignment]
-    __eq__ = __ne__ = _decision  # type: ignore[assignment]
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __int__ = __index__ = __round__ = _decision
+    __eq__ = __ne__ = _decision
     __hash__ = float.__hash__
 
     def __reduce__(self) -> tuple[Any, ...]:

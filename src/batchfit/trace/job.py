@@ -1,0 +1,158 @@
+"""A model on the pretended GPU, ready to be trained there at any micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from batchfit.trace.adapters import add_lora
+from batchfit.trace.build import twin
+from batchfit.trace.checkpointing import checkpoint_blocks
+from batchfit.trace.errors import explained
+from batchfit.trace.gpu import Gpu
+from batchfit.trace.losses import use_loss
+from batchfit.trace.optimizers import OptimizerFactory, create_optimizer
+from batchfit.trace.protocol import Loss, MakeBatch, model_loss
+from batchfit.trace.quantize import prepare_for_training, quantize
+from batchfit.trace.settings import Settings
+from batchfit.trace.step import STEPS, Step
+from batchfit.trace.timeline import Timeline
+from batchfit.trace.tracker import Tracker, true_tensors
+from batchfit.trace.trainers import trainer_step
+
+
+def trace_timeline(
+    model: nn.Module,
+    make_batch: MakeBatch,
+    micro_batch: int,
+    settings: Settings | None = None,
+    *,
+    loss: Loss = model_loss,
+    steps: Iterable[int] = STEPS,
+    shown: str = "cuda:0",
+) -> Timeline:
+    """The timeline of optimizer steps of `model` at this micro-batch; `steps` has the micro-batches of each.
+
+    `shown` "cpu" traces what the CPU would do instead of a GPU.
+    """
+    settings = settings or Settings()
+    job = prepare(model, make_batch, settings, loss, Gpu(shown, settings.attention))
+    return job.timeline(micro_batch, steps)
+
+
+@dataclass(slots=True)
+class Job:
+    """A model on the pretended GPU, ready to be trained there at any micro-batch.
+
+    `fresh` makes the model anew, for trainers: they wrap it, and may change it.
+    """
+
+    model: nn.Module
+    fresh: Callable[[], nn.Module]
+    make_batch: MakeBatch
+    loss: Loss
+    settings: Settings
+    gpu: Gpu
+    optimizer: OptimizerFactory | None = None
+
+    def described(self) -> dict[str, Any]:
+        """The settings as a profile holds them."""
+        return self.settings.described()
+
+    def tokens(self) -> int | None:
+        """Tokens of a sample, where batches hold `input_ids`."""
+        with self.gpu.pretending():
+            batch = self.make_batch(1)
+        ids = batch.get("input_ids") if isinstance(batch, Mapping) else None
+        return int(ids.shape[-1]) if isinstance(ids, torch.Tensor) and ids.dim() == 2 else None
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What was taken for granted."""
+        return ()
+
+    def timeline(self, micro_batch: int, steps: Iterable[int] = STEPS) -> Timeline:
+        """Trains the model for a few optimizer steps and answers the timeline; the model is as before."""
+        model = self.model if self.settings.trainer == "none" else self.fresh()
+        with ExitStack() as stack:
+            tracker = stack.enter_context(self.gpu.watched())
+            stack.enter_context(explained())
+            adopt(model, tracker)
+            if self.settings.trainer == "none":
+                optimizer = create_optimizer(self.optimizer or self.settings.optimizer, model)
+                step = Step(model, self.loss, optimizer, self.settings, tracker)
+                step.run(lambda: self.gpu.bring(self.make_batch(micro_batch)), steps)
+            else:
+                trained = stack.enter_context(
+                    trainer_step(
+                        self.settings.trainer,
+                        model,
+                        tracker,
+                        precision=self.settings.precision,
+                        optimizer=self.optimizer or self.settings.optimizer,
+                        max_grad_norm=self.settings.max_grad_norm,
+                    )
+                )
+                trained.run(lambda: self.make_batch(micro_batch), steps)
+            tracker.close()
+            model.zero_grad(set_to_none=True)
+        return tracker.timeline
+
+
+def prepare(
+    model: nn.Module,
+    make_batch: MakeBatch,
+    settings: Settings,
+    loss: Loss = model_loss,
+    gpu: Gpu | None = None,
+    optimizer: OptimizerFactory | None = None,
+) -> Job:
+    """Copies `model` to a pretended GPU and makes it what the settings ask for.
+
+    `gpu` is the one where the model was made, if it was made on one; `optimizer` is a person's own.
+    """
+    gpu = gpu or Gpu(attention=settings.attention)
+    fresh = partial(_as_trained, model, settings, gpu)
+    return Job(fresh(), fresh, make_batch, loss, settings, gpu, optimizer)
+
+
+def _as_trained(model: nn.Module, settings: Settings, gpu: Gpu) -> nn.Module:
+    """A copy of `model` on the GPU, with the weights, adapters, loss and checkpointing that the settings ask for."""
+    copied: nn.Module = twin(model, gpu.device)
+    copied.train()
+    dtype = settings.weights_dtype
+    if any(p.is_floating_point() and p.dtype != dtype for p in copied.parameters()):
+        copied.to(dtype)
+    if settings.quantize is not None:
+        quantize(copied, settings.quantize)
+    if settings.kbit:
+        copied = prepare_for_training(copied, checkpointing=False)
+    if settings.lora is not None:
+        copied = add_lora(copied, settings.lora)
+    use_loss(copied, settings.loss)
+    _use_attention(copied, settings.attention)
+    checkpoint_blocks(copied, settings.checkpointing)
+    return copied
+
+
+def _use_attention(model: nn.Module, attention: str) -> None:
+    """Models of transformers choose between attention written out and one function; others call the function."""
+    switch: Any = getattr(model, "set_attn_implementation", None)
+    if switch is not None and attention != "sdpa":
+        switch("eager" if attention == "eager" else "sdpa")
+
+
+def adopt(model: nn.Module, tracker: Tracker) -> None:
+    """Puts the model's tensors, which are there before the step begins, on the timeline."""
+    tracker.paths.know(model)
+    for path, parameter in model.named_parameters():
+        tracker.adopt(parameter, "weights", path.rpartition(".")[0])
+    with true_tensors():
+        buffers = [(path, buffer) for path, buffer in model.named_buffers() if tracker.counts(buffer)]
+    for path, buffer in buffers:
+        tracker.adopt(buffer, "buffers", path.rpartition(".")[0])
