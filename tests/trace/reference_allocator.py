@@ -55,11 +55,8 @@ class ReferenceAllocator:
         if block is None:
             return None
         rest = block.size - size
-        if small or self.config.expandable_segments:
-            split = rest >= 512
-        else:
-            split = rest > MIB and not self.oversize(size)
-        if split:
+        fine = small or self.config.expandable_segments
+        if (fine and rest >= 512) or (not fine and rest > MIB and not self.oversize(size)):
             after = Block(block.start + size, rest, small, block.segment, None, True, block.expandable)
             block.segment.insert(block.segment.index(block) + 1, after)
             block.size = size

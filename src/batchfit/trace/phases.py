@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from batchfit.palette import PARTS
 from batchfit.profile import PHASES, Line
+from batchfit.trace.places import highest_by_place
 from batchfit.trace.timeline import ALLOC, BLOCK_BYTES, FREE, MARK, Event, Mark, Timeline, rounded
 
 _PART_NUMBER = {part: number for number, part in enumerate(PARTS)} | {"input": PARTS.index("activations")}
@@ -58,7 +59,7 @@ def envelopes(
         # A phase begins with what is alive at its mark, and from there only births can make a peak.
         if phase is not None and event.kind != FREE:
             points[phase].append(_Highest(constant, slope, index))
-    kept = {phase: _upper(points[phase]) for phase in PHASES}
+    kept = {phase: highest_by_place(small, points[phase], _upper) for phase in PHASES}
     return _lines(small, sizes, kept)
 
 

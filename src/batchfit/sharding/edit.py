@@ -1,0 +1,76 @@
+"""Editing a profile's lines by their parts: the arithmetic that every way of sharding shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import zip_longest
+
+from batchfit.errors import BadInput
+from batchfit.profile import Line, MemoryProfile, Polynomial, evaluate
+
+#: A part of a line: (constant, per sample of the micro-batch), each a polynomial over the sequence length.
+Amount = tuple[Polynomial, Polynomial]
+
+NOTHING: Amount = ((0,), (0,))
+
+#: Bytes per element.
+ITEM_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+
+
+def constant(nbytes: float) -> Amount:
+    """`nbytes`, whatever the micro-batch."""
+    return (nbytes,), (0,)
+
+
+def plus(a: Amount, b: Amount) -> Amount:
+    """The sum of two parts."""
+    return _sum(a[0], b[0]), _sum(a[1], b[1])
+
+
+def times(amount: Amount, factor: float) -> Amount:
+    """`factor` of a part."""
+    return tuple(c * factor for c in amount[0]), tuple(c * factor for c in amount[1])
+
+
+def _sum(a: Polynomial, b: Polynomial) -> Polynomial:
+    return tuple(x + y for x, y in zip_longest(a, b, fillvalue=0))
+
+
+def part(line: Line, name: str) -> Amount:
+    """What `line` holds of a part."""
+    return line.parts.get(name, NOTHING)
+
+
+def fixed(line: Line, name: str, seq_len: int | None) -> float:
+    """The bytes of a part that do not grow with the micro-batch."""
+    return evaluate(part(line, name)[0], seq_len)
+
+
+def edited(line: Line, changes: Mapping[str, Amount], where: str | None = None) -> Line:
+    """`line` with these parts instead of its own, and a new sum."""
+    parts = {**line.parts, **changes}
+    total = NOTHING
+    for amount in parts.values():
+        total = plus(total, amount)
+    kept = {name: amount for name, amount in parts.items() if any(amount[0]) or any(amount[1])}
+    return Line(total[0], total[1], kept, line.where if where is None else where)
+
+
+def longest(profile: MemoryProfile) -> int | None:
+    """The sequence length at which lines are compared: the longest the profile holds for."""
+    return profile.seq_len.maximum if profile.seq_len else None
+
+
+def check_parts(profile: MemoryProfile) -> None:
+    """Raises BadInput where lines do not say what they are made of, as after a calibration by measured peaks."""
+    seq_len = longest(profile)
+    for phase, lines in profile.phases.items():
+        for line in lines:
+            told = sum(evaluate(amount[0], seq_len) for amount in line.parts.values())
+            whole = evaluate(line.constant, seq_len)
+            if abs(told - whole) > 1e-6 * abs(whole) + 1:
+                raise BadInput(
+                    "sharding",
+                    "needs a profile that says what its peaks are made of; in this one, {phase} does not",
+                    phase=phase,
+                )
