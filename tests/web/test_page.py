@@ -200,9 +200,7 @@ def test_the_page_shows_formula_example_picture_and_what_comes_next(client: Test
     for svg in page.root.all("svg"):
         assert svg.attributes["aria-labelledby"] == page.root.one("figcaption").attributes["id"]
         assert len(svg.all("polygon", class_="activations")) == 8
-        assert [text.text for text in svg.all("text", class_="peak-label")] == [
-            "Peak of activation memory: 0.5 GB"
-        ]
+        assert [text.text for text in svg.all("text", class_="peak-label")] == ["peak: 0.5 GB"]
     assert "would take 4 GB of activations" in page.root.one("figcaption").text
     coming = page.root.one("section", aria_labelledby="next")
     assert ["coming" in item.text for item in coming.all("li")] == [True, True]

@@ -231,7 +231,7 @@ PICTURE = Picture(
         Shape("layer", layer, times=all_layers),
         Shape("dot", memory_dot, times=dots),
         Shape("peak", peak),
-        Shape("peak-label", peak_label, text="Peak of activation memory: {activation_memory_bytes}"),
+        Shape("peak-label", peak_label, text="peak: {activation_memory_bytes}"),
         Shape("centred", forward_name, times=rooms_for_names, text="forward"),
         Shape("centred", backward_name, times=rooms_for_names, text="backward"),
         Shape("axis", time),

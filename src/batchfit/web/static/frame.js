@@ -5,6 +5,13 @@ function tell() {
   parent.postMessage({ type: "batchfit:height", height }, "*");
 }
 
+const home = document.querySelector("[data-full]");
+
+// The link to the whole page leads to the values shown here.
+document.addEventListener("batchfit:state", (event) => {
+  home.search = event.detail.query;
+});
+
 if (parent !== window) {
   new ResizeObserver(tell).observe(document.querySelector("main"));
   addEventListener("load", tell);

@@ -32,9 +32,10 @@ function unitOf(field) {
   return find(`[data-field="${field.name}"] select`)?.value ?? field.unit;
 }
 
+/** The fields of one direction, in order; the inverse's stands where its solved field would. */
 function fieldsInUse(inverted = backwards) {
-  const unused = inverse && (inverted ? inverse.solved : inverse.given);
-  return Object.values(calculator.fields).filter((field) => field.name !== unused);
+  const all = Object.values(calculator.fields).filter((field) => field.name !== inverse?.given);
+  return all.map((field) => (inverted && field.name === inverse.solved ? calculator.fields[inverse.given] : field));
 }
 
 function read() {
@@ -217,10 +218,21 @@ function addressOf(query) {
   return calculator.path + (pairs.size ? `?${pairs}` : "");
 }
 
+let keeping;
+
+/** Browsers allow only so many changes of the address, and a slider makes more. */
 function keepAddress(results) {
   const query = queryOf(results.readings);
-  history.replaceState(null, "", addressOf(query) + location.hash);
+  clearTimeout(keeping?.timer);
+  keeping = { address: addressOf(query) + location.hash };
+  keeping.timer = setTimeout(writeAddress, 200);
   document.dispatchEvent(new CustomEvent("batchfit:state", { detail: { query, answer: results.answer } }));
+}
+
+function writeAddress() {
+  clearTimeout(keeping?.timer);
+  if (keeping) history.replaceState(null, "", keeping.address);
+  keeping = undefined;
 }
 
 // ---- What a person does -------------------------------------------------------------------------------------
@@ -281,6 +293,7 @@ root.addEventListener("click", (event) => {
   update();
   moveSliders();
 });
+addEventListener("pagehide", writeAddress);
 document.querySelector("[data-reset]")?.addEventListener("click", (event) => {
   event.preventDefault();
   reset();

@@ -67,7 +67,9 @@ function showEmbed() {
   const address = panel.dataset.embed.replace("{lang}", lang) + (query.size ? `?${query}` : "");
   code.value = code.value
     .replace(/src="[^"]*"/, () => `src="${address.replaceAll("&", "&amp;")}"`);
-  if (panel.matches(":popover-open") && preview.src !== address) preview.src = address;
+  if (!panel.matches(":popover-open")) return;
+  preview.loading = "eager";
+  if (preview.src !== address) preview.src = address;
 }
 
 find(".options").addEventListener("change", showEmbed);
