@@ -11,8 +11,10 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from batchfit.languages import languages
+from batchfit.web.app import create_app
 from tests.browser.calculator import PATH, Calculator
-from tests.browser.conftest import Server
+from tests.browser.conftest import Server, serving
+from tests.web.tiny import CALCULATOR as TINY
 
 pytestmark = pytest.mark.browser
 
@@ -329,3 +331,18 @@ def test_it_answers_within_a_frame(page: Page) -> None:
         }"""
     )
     assert sorted(times)[len(times) // 2] < 16
+
+
+def test_a_new_calculator_answers_as_one_types(page: Page) -> None:
+    """One without a picture, without an inverse and without prose."""
+    with serving(create_app([TINY])) as server:
+        page.goto(f"{server.url}/en/{TINY.slug}?replicas=7")
+        page.wait_for_selector("html[data-ready]")
+        calculator = Calculator(page)
+        assert calculator.result("effective_batch_size") == "42 samples"
+        calculator.type("micro_batch", "10")
+        assert calculator.result("effective_batch_size") == "210 samples"
+        assert query_of(page) == {"micro_batch": "10", "replicas": "7"}
+        page.locator("[data-reset]").click()
+        assert calculator.result("effective_batch_size") == "30 samples"
+        assert server.faults == []

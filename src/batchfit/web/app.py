@@ -26,9 +26,8 @@ from batchfit.web.site import Site
 from batchfit.web.state import State, read_state
 from batchfit.web.stored import Stored
 
-#: Responses without a query that are kept, over all origins: an app has one or two names, and whoever sends
-#: requests under others gains nothing by it.
-_KEPT = 2000
+#: Names of the app whose pages are kept: it has one or two, and whoever makes up others gains nothing by it.
+_ORIGINS = 4
 
 
 def create_app(
@@ -55,7 +54,7 @@ class _Handlers:
     def __init__(self, site: Site, public_url: str | None) -> None:
         self.site = site
         self.public_url = public_url.rstrip("/") if public_url else None
-        self._kept: OrderedDict[tuple[str, str], Stored] = OrderedDict()
+        self._kept: OrderedDict[str, dict[str, Stored]] = OrderedDict()
         script = resources.files("batchfit.web").joinpath("static", "embed.js").read_bytes()
         # Other people's pages name it by this address for years, so it is not kept for ever.
         self._embed_script = Stored(
@@ -188,12 +187,13 @@ class _Handlers:
         return self._keep(self._origin(request), request.url.path, make).respond(request.headers)
 
     def _keep(self, origin: str, path: str, make: Callable[[], Stored]) -> Stored:
-        key = origin, path
-        if key not in self._kept:
-            self._kept[key] = make()
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        return self._kept[key]
+        kept = self._kept.setdefault(origin, {})
+        self._kept.move_to_end(origin)
+        if len(self._kept) > _ORIGINS:
+            self._kept.popitem(last=False)
+        if path not in kept:
+            kept[path] = make()
+        return kept[path]
 
     def _state(self, request: Request) -> State:
         calculator = self.site.shelf.calculators.get(request.path_params["slug"])

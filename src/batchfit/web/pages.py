@@ -233,16 +233,25 @@ def _related(site: Site, calculator: Calculator, lang: str) -> list[Group]:
 
 
 def _shelf(site: Site, lang: str) -> list[Group]:
-    """Every calculator by group, with its purpose."""
+    """Every calculator by group, with its purpose; of one to come, what others say of it."""
+    announced = {
+        entry.heading: entry.html
+        for each in site.shelf
+        for entry in site.prose[each.slug, lang].entries("next")
+    }
 
-    def purpose(entry: Calculator | Announced) -> str:
-        return translator(lang)(entry.purpose) if isinstance(entry, Calculator) else ""
+    def about(entry: Calculator | Announced) -> Markup | str:
+        return (
+            translator(lang)(entry.purpose)
+            if isinstance(entry, Calculator)
+            else announced.get(entry.slug, "")
+        )
 
     return [
         Group(
             category,
             translator(lang)(group_title(category)),
-            [_link(site, each, lang, purpose(each)) for each in entries],
+            [_link(site, each, lang, about(each)) for each in entries],
         )
         for category, entries in site.shelf.groups().items()
     ]
