@@ -5,9 +5,12 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from batchfit import calculators
@@ -282,6 +285,34 @@ def test_one_address_for_everyone_who_is_told_it() -> None:
     assert root.one("input", id="link").attributes["value"].startswith("https://fit.example/en/")
 
 
+# ---- Whatever is sent ---------------------------------------------------------------------------------------
+
+ANYTHING = st.text(max_size=60) | st.sampled_from(
+    [PATH, "en", "de", "embed", "static", ".json", "..", "%00", "\ud800"]
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(ANYTHING, max_size=4), st.lists(st.tuples(ANYTHING, ANYTHING), max_size=5), st.text(max_size=80)
+)
+def test_nothing_sent_is_a_fault_of_ours(
+    client: TestClient, path: list[str], query: list[tuple[str, str]], accepted: str
+) -> None:
+    address = "/" + "/".join(quote(part, errors="replace") for part in path)
+    pairs = "&".join(
+        f"{quote(name, errors='replace')}={quote(value, errors='replace')}" for name, value in query
+    )
+    headers = {
+        "Accept-Language": accepted.encode("latin-1", "replace"),
+        "If-None-Match": accepted.encode("latin-1", "replace"),
+    }
+    response = client.get(f"{address}?{pairs}", headers=headers)
+    assert response.status_code < 500
+    calculator = client.get(f"/de/{PATH}?{pairs}&micro_batch={quote(accepted)}", headers=headers)
+    assert calculator.status_code < 500
+
+
 # ---- A second calculator ------------------------------------------------------------------------------------
 
 
@@ -301,6 +332,18 @@ def test_a_new_calculator_has_a_page_a_twin_an_embed_and_a_command(two: TestClie
     command = CliRunner().invoke(calculator_command(TINY), ["--replicas", "7", "--json"])
     assert twin == json.loads(command.stdout)
     assert twin["outputs"] == {"effective_batch_size": 42}
+
+
+def larger(micro_batch: int, accumulation_steps: int, replicas: int) -> int:
+    """A formula that tells cases apart."""
+    return micro_batch * replicas if accumulation_steps < 3 else accumulation_steps
+
+
+def test_a_worked_example_of_one_case_says_for_which_state_it_holds(client: TestClient) -> None:
+    cases = replace(TINY, outputs=(replace(TINY.outputs[0], formula=larger),))
+    root = parse(TestClient(create_app([cases])).get(f"/en/{TINY.slug}?replicas=4").text)
+    assert root.one(data_cases="").attributes["data-cases"] == "replicas=4"
+    assert not parse(client.get(f"/en/{PATH}").text).all(data_cases="")
 
 
 def test_a_new_calculator_is_on_the_shelf_and_in_every_list(two: TestClient) -> None:

@@ -1,6 +1,7 @@
 """Static files, compression and the choice of a language, each by itself."""
 
 import gzip
+import re
 
 import pytest
 from starlette.datastructures import Headers
@@ -103,3 +104,15 @@ def test_the_language_that_suits_best(asked: str, given: str) -> None:
 
 def test_a_script_that_we_lack_gives_way_to_the_other() -> None:
     assert preferred("zh-CN,de;q=0.5", ["en", "de", "zh-Hant"]) == "zh-Hant"
+
+
+def test_the_style_sheet_is_ready_for_right_to_left() -> None:
+    style = re.sub(r"/\*.*?\*/", "", packaged()["style.css"].decode(), flags=re.S)
+    physical = (
+        r"(?:margin|padding|border)-(?:left|right)|[^-](?:left|right):|(?:text-align|float): *(?:left|right)"
+    )
+    assert re.findall(physical, style) == []
+    # "padding: a b c d" with b unlike d is physical too.
+    for sides in re.findall(r"(?:margin|padding|inset): *([^;(]+);", style):
+        parts = sides.split()
+        assert len(parts) < 4 or parts[1] == parts[3], sides

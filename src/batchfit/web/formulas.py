@@ -26,11 +26,16 @@ _DIGITS = 9
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An output's formula."""
+    """An output's formula. With cases, the worked example shows the one that applies and holds for its values only."""
 
     output: Output
     symbolic: Markup
     worked: Markup
+
+    @property
+    def has_cases(self) -> bool:
+        """Whether the formula tells cases apart."""
+        return "<mtable" in self.symbolic
 
 
 def shown(

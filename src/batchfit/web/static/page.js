@@ -160,8 +160,12 @@ function showResult(result, described, known, words, readings) {
   find("[data-reading]", result).textContent = of.reading ? fill(of.reading, words) : "";
 }
 
-/** Puts the numbers into the worked examples, which stand outside the calculator. */
+/** Puts the numbers into the worked examples, which stand outside the calculator. Where a formula tells cases apart,
+ * other numbers may need another example, which only the server can write. */
 function showWorked(known, described, readings) {
+  for (const example of document.querySelectorAll("[data-cases]")) {
+    example.hidden = example.dataset.cases !== queryOf(readings);
+  }
   for (const number of document.querySelectorAll("[data-worked] [data-value]")) {
     const of = described[number.dataset.value];
     const scale = of.kind === "bytes" ? calculator.units[unitFor(of, readings)] : 1;

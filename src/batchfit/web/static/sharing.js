@@ -38,6 +38,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
       document.execCommand("copy"); // where there is no clipboard to write to, as on plain http
     }
     button.textContent = button.dataset.done;
+    find("[data-announcement]").textContent = button.dataset.done;
     clearTimeout(back);
     back = setTimeout(() => { button.textContent = label; }, 2500);
   });
