@@ -12,6 +12,7 @@ from html import escape
 
 from batchfit.palette import COLOURS, PARTS
 from batchfit.planning.result import Plan
+from batchfit.planning.sensitivity import Curve
 from batchfit.units import UNITS, format_bytes
 
 #: The width of every picture in its own units; pages scale it.
@@ -69,7 +70,7 @@ def memory_bar(plan: Plan) -> str:
     """The peak on one GPU as a stacked bar, with the card's line where the peak goes beyond it."""
     shown = segments(plan)
     total = max(plan.capacity_bytes, sum(segment.nbytes for segment in shown))
-    shapes, x = [], 0.0
+    shapes, x, beneath = [], 0.0, 0.0
     for segment in shown:
         width = segment.nbytes / total * WIDTH
         size = format_bytes(segment.nbytes)
@@ -79,6 +80,11 @@ def memory_bar(plan: Plan) -> str:
             tone = "on-light" if segment.part in _LIGHT else "on-dark"
             shapes.append(_text(x + 6, 43, segment.label, tone))
             shapes.append(_text(x + 6, 59, size, f"{tone} small"))
+        else:
+            # What has no room inside is named beneath, in order, by its colour.
+            shapes.append(_rectangle(beneath, 80, 9, 9, segment.part))
+            shapes.append(_text(beneath + 13, 89, f"{segment.label} {size}", "small"))
+            beneath += 30 + 6.2 * len(f"{segment.label} {size}")
         x += width
     line = plan.capacity_bytes / total * WIDTH
     shapes.append(_path(f"M{line:.1f} 18V74", "limit"))
@@ -87,18 +93,7 @@ def memory_bar(plan: Plan) -> str:
         _text(line, 12, f"{format_bytes(plan.capacity_bytes)} on the card", f"limit-text small {anchor}")
     )
     said = "; ".join(f"{segment.label} {format_bytes(segment.nbytes)}" for segment in shown)
-    return _picture(80, f"Memory on one GPU at the peak: {said}.", shapes)
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Peak memory against the micro-batch: micro-batches ascending, bytes of each, and the card."""
-
-    micro_batches: Sequence[int]
-    allocated_bytes: Sequence[int]
-    reserved_bytes: Sequence[int] | None
-    capacity_bytes: int
-    chosen: int | None
+    return _picture(96 if beneath else 76, f"Memory on one GPU at the peak: {said}.", shapes)
 
 
 def memory_curve(curve: Curve) -> str:
@@ -122,14 +117,16 @@ def memory_curve(curve: Curve) -> str:
                 f"{x(b):.1f},{y(s):.1f}" for b, s in zip(curve.micro_batches, sizes, strict=True)
             )
             shapes.append(_element("polyline", points=points, style=style))
-            shapes.append(_text(right, y(sizes[-1]) - 5, style.replace("curve", "allocated"), "small end"))
+            name, offset = ("allocated", 15) if style == "curve" else ("reserved", -5)
+            shapes.append(_text(right, y(sizes[-1]) + offset, name, "small end"))
+    shapes.append(_path(f"M{left} {bottom}H{right}", "axis"))
     limit = y(curve.capacity_bytes)
     shapes.append(_path(f"M{left} {limit:.1f}H{right}", "limit"))
     shapes.append(
         _text(left + 6, limit - 5, f"{format_bytes(curve.capacity_bytes)} on the card", "limit-text small")
     )
     said = f"Peak memory from micro-batch {curve.micro_batches[0]} to {most}"
-    if curve.chosen is not None and curve.chosen in curve.micro_batches:
+    if curve.chosen in curve.micro_batches:
         size = curve.allocated_bytes[list(curve.micro_batches).index(curve.chosen)]
         label = f"{curve.chosen}: {format_bytes(size)}"
         at_right = x(curve.chosen) > WIDTH - 150
@@ -158,6 +155,7 @@ def pareto_front(front: Sequence[Plan]) -> str:
     shapes = _grid([(y(size), format_bytes(size)) for size in byte_ticks(highest)], left, right)
     shapes += [_text(x(tick), bottom + 18, f"{tick}×", "small middle") for tick in count_ticks(int(slowest))]
     shapes.append(_text(right, bottom + 36, "time per sample", "small end"))
+    shapes.append(_path(f"M{left} {bottom}H{right}", "axis"))
     labelled: list[tuple[float, float]] = []
     for index, plan in enumerate(timed):
         where = x(plan.relative_step_time or 0), y(plan.peak_reserved_bytes or plan.peak_allocated_bytes)

@@ -13,21 +13,38 @@ from typing import Any
 
 from batchfit.gpus import Gpu, find_gpu
 from batchfit.planning.advice import Situation, advise, quicker
+from batchfit.planning.eight_bit import with_eight_bit
 from batchfit.planning.elastic import Elastic
 from batchfit.planning.fit import capacity
 from batchfit.planning.free import notes
 from batchfit.planning.nearest import beside, in_memory
 from batchfit.planning.options import Option, options
 from batchfit.planning.pareto import front
+from batchfit.planning.present import Comparison, predict
 from batchfit.planning.rank import Scores
 from batchfit.planning.request import Request
 from batchfit.planning.result import Advice, Nearest, Plan, Plans
 from batchfit.planning.search import best_first, plans_at, search
+from batchfit.planning.sensitivity import Curve, sensitivity
 from batchfit.planning.target import parse_target
 from batchfit.planning.traits import Kind, choose, seq_len_for
 from batchfit.profile import MemoryProfile
 
-__all__ = ["Advice", "Elastic", "Kind", "Nearest", "Plan", "Plans", "elastic", "plan"]
+__all__ = [
+    "Advice",
+    "Comparison",
+    "Elastic",
+    "Kind",
+    "Nearest",
+    "Plan",
+    "Plans",
+    "Situation",
+    "answer",
+    "compare",
+    "elastic",
+    "plan",
+    "situate",
+]
 
 #: Plans answered with by default.
 TOP = 10
@@ -65,26 +82,56 @@ def plan(
 
     Raises BadInput naming the field that cannot be used. That nothing fits is an answer, not an error.
     """
-    profiles = (profile,) if isinstance(profile, MemoryProfile) else tuple(profile)
     kind = Kind(precision, optimizer, lora_rank, quantize, attention)
-    chosen = choose(profiles, kind, checkpointing)
-    length = seq_len_for(chosen[0], seq_len)
-    request = Request(
-        target=parse_target(batch, length, tolerance),
-        gpu=gpu if isinstance(gpu, Gpu) else find_gpu(gpu),
+    pins = {
+        "micro_batch": micro_batch,
+        "accumulation_steps": accumulation_steps,
+        "most_accumulation": max_accumulation,
+        "replicas": replicas,
+        "sharding": sharding,
+        "checkpointing": checkpointing,
+    }
+    situation = situate(
+        profile,
+        kind,
+        batch=batch,
+        tolerance=tolerance,
+        gpu=gpu,
         gpus=gpus,
         seq_len=seq_len,
-        kind=kind,
-        micro_batch=micro_batch,
-        accumulation_steps=accumulation_steps,
-        most_accumulation=max_accumulation,
-        replicas=replicas,
-        sharding=sharding,
-        checkpointing=checkpointing,
         headroom=headroom,
         interconnect=interconnect,
+        **pins,
     )
-    return answer(Situation(profiles, chosen, request), top)
+    return answer(situation, top)
+
+
+def situate(
+    profile: MemoryProfile | Sequence[MemoryProfile],
+    kind: Kind,
+    *,
+    batch: int | str,
+    tolerance: int | str = 0,
+    gpu: str | Gpu,
+    **asked: Any,
+) -> Situation:
+    """What is asked, checked, with the profiles that it is asked of. `asked` are fields of `Request`."""
+    profiles = (profile,) if isinstance(profile, MemoryProfile) else tuple(profile)
+    if kind.optimizer == "adamw-8bit":
+        profiles = with_eight_bit(profiles)
+    chosen = choose(profiles, kind, asked.get("checkpointing"))
+    request = Request(
+        target=parse_target(batch, seq_len_for(chosen[0], asked.get("seq_len")), tolerance),
+        gpu=gpu if isinstance(gpu, Gpu) else find_gpu(gpu),
+        kind=kind,
+        **asked,
+    )
+    return Situation(profiles, chosen, request)
+
+
+def compare(situation: Situation, plans: Plans) -> Comparison:
+    """The pinned settings of a situation beside the best of `plans`."""
+    return Comparison(predict(situation.chosen, situation.request), plans.best)
 
 
 def elastic(profile: MemoryProfile | Sequence[MemoryProfile], gpus: Sequence[int], **asked: Any) -> Elastic:
@@ -101,6 +148,7 @@ def answer(situation: Situation, top: int = TOP) -> Plans:
     # Tight plans are told only where nothing fits for sure: they come last anyway.
     sure = [index for index in ranked if not scores.tight[index]] or ranked
     plans = plans_at(sure[:top], scores, found, request)
+    nearest = _nearest(plans, found, request)
     return Plans(
         model=situation.chosen[0].model.name,
         target=request.target,
@@ -109,9 +157,10 @@ def answer(situation: Situation, top: int = TOP) -> Plans:
         seq_len=seq_len_for(situation.chosen[0], request.seq_len),
         plans=plans,
         front=plans_at(_front(scores), scores, found, request),
-        nearest=_nearest(plans, found, request),
+        nearest=nearest,
         advice=_advice(situation, plans),
         notes=notes(plans[0], found[int(scores.option[sure[0]])]) if plans else (),
+        curve=_curve(plans, nearest, found),
         capacity=capacity(request.gpu, request.replicas or request.gpus, request.headroom),
         assumptions=_assumptions(situation, found),
         considered=len(scores),
@@ -127,6 +176,15 @@ def _nearest(plans: Sequence[Plan], found: Sequence[Option], request: Request) -
     if any(each.replicas == (request.replicas or request.gpus) and each.drift == 0 for each in plans):
         return ()
     return beside(found, request) or (() if plans else in_memory(found, request))
+
+
+def _curve(plans: Sequence[Plan], nearest: Sequence[Nearest], found: Sequence[Option]) -> Curve | None:
+    """Of the first plan there is."""
+    for each in [*plans, *(near.plan for near in nearest)][:1]:
+        for option in found:
+            if (option.sharding, option.checkpointing, option.replicas) == each.option:
+                return sensitivity(option, each)
+    return None
 
 
 def _advice(situation: Situation, plans: Sequence[Plan]) -> tuple[Advice, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from batchfit.profile import Line, MemoryProfile, Polynomial
@@ -29,10 +30,22 @@ def with_eight_bit_optimizer(profile: MemoryProfile) -> MemoryProfile | None:
         profile,
         settings={**profile.settings, "optimizer": "adamw-8bit"},
         states=replace(profile.states, optimizer_bytes=states),
+        assumptions=(
+            *profile.assumptions,
+            "The 8-bit AdamW's memory is computed from its bytes per parameter.",
+        ),
         phases={
             phase: tuple(_less(line, saved) for line in lines) for phase, lines in profile.phases.items()
         },
     )
+
+
+def with_eight_bit(profiles: Sequence[MemoryProfile]) -> tuple[MemoryProfile, ...]:
+    """The profiles, and where none is of an 8-bit AdamW, those made from them."""
+    if any(profile.settings.get("optimizer") == "adamw-8bit" for profile in profiles):
+        return tuple(profiles)
+    made = (with_eight_bit_optimizer(profile) for profile in profiles)
+    return (*profiles, *(profile for profile in made if profile is not None))
 
 
 def _less(line: Line, saved: int) -> Line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from batchfit.errors import BadInput
 from batchfit.planning.envelope import Envelope
 from batchfit.planning.fit import Capacity, capacity
 from batchfit.planning.rates import computes_in, rates
@@ -37,7 +38,7 @@ def options(profiles: Sequence[MemoryProfile], request: Request) -> list[Option]
         room = capacity(request.gpu, replicas, request.headroom)
         for profile in profiles:
             seq_len = seq_len_for(profile, request.seq_len)
-            for sharding in request.shardings(replicas):
+            for sharding in _shardings(profile, request, replicas):
                 each = sharded(profile, sharding, replicas)
                 found.append(
                     Option(
@@ -55,6 +56,22 @@ def options(profiles: Sequence[MemoryProfile], request: Request) -> list[Option]
     return found
 
 
+def _shardings(profile: MemoryProfile, request: Request, replicas: int) -> tuple[str, ...]:
+    """The shardings to try. What cannot be told apart, as in a profile from measured points, cannot be shared out."""
+    shardings = request.shardings(replicas)
+    if profile.provenance.how != "measured":
+        return shardings
+    whole = tuple(name for name in shardings if name in ("none", "ddp"))
+    if shardings and not whole:
+        raise BadInput(
+            "sharding",
+            "must be ddp: a profile from measured points does not tell weights, gradients and states apart; "
+            "you gave {given}",
+            given=repr(request.sharding),
+        )
+    return whole
+
+
 def on_card(found: Sequence[Option], request: Request) -> list[Option]:
     """The same options on the request's card, where only that differs from the request they were made for."""
     return [
@@ -69,7 +86,7 @@ def on_card(found: Sequence[Option], request: Request) -> list[Option]:
 
 def sharded(profile: MemoryProfile, sharding: str, replicas: int) -> MemoryProfile:
     """The profile of one of `replicas` in this sharding."""
-    if sharding == "none" or replicas == 1:
+    if sharding == "none" or replicas == 1 or profile.provenance.how == "measured":
         return profile
     from batchfit.sharding import named, shard
 

@@ -5,12 +5,14 @@ Every share is somebody's published measurement of the hardware alone. None is f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
 from types import MappingProxyType
 
+from batchfit.errors import BadInput
 from batchfit.gpus import Gpu, load_gpus
 from batchfit.profile import MemoryProfile
 
@@ -112,6 +114,22 @@ def rates(gpu: Gpu, precision: str, interconnect: float | None = None) -> Rates 
             f"links at {LINK_SHARE:.0%} of their rate",
         ),
     )
+
+
+def parse_rate(text: str, field: str = "interconnect") -> float:
+    """Bytes per second in `text`: "200Gb/s" and "200 Gbps" are bits, "25GB/s" bytes, a bare number GB per second.
+
+    Raises BadInput naming `field`.
+    """
+    body = re.sub(r"\s*(/\s*s(ec)?|ps)$", "", text.strip())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)([bB]?)", body)
+    rate = float(found[1]) * _MULTIPLES[found[2] or "G"] / (8 if found[3] == "b" else 1) if found else 0.0
+    if not rate:
+        raise BadInput(field, "must be a rate such as 200Gb/s or 25GB/s; you typed {typed}", typed=repr(text))
+    return rate
+
+
+_MULTIPLES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 def computes_in(profile: MemoryProfile) -> str:

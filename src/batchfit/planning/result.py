@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from batchfit.planning.fit import Capacity, Verdict
+from batchfit.planning.sensitivity import Curve
 from batchfit.planning.target import Target
 from batchfit.planning.throughput import StepTime, spent
 from batchfit.units import format_bytes
@@ -32,6 +33,8 @@ class Plan:
     precision: str | None
     optimizer: str | None
     lora_rank: int | None
+    quantize: str | None
+    attention: str | None
     seq_len: int | None
     gpu: str
     peak_allocated_bytes: int
@@ -53,6 +56,11 @@ class Plan:
     def tokens(self) -> int | None:
         """Tokens per optimizer step, where samples are sequences."""
         return self.effective_batch * self.seq_len if self.seq_len else None
+
+    @property
+    def option(self) -> tuple[str, str, int]:
+        """Sharding, checkpointing and replicas: which of the options it is of."""
+        return self.sharding, self.checkpointing, self.replicas
 
     @property
     def batch(self) -> str:
@@ -80,6 +88,8 @@ class Plan:
             "precision": self.precision,
             "optimizer": self.optimizer,
             "lora_rank": self.lora_rank,
+            "quantize": self.quantize,
+            "attention": self.attention,
             "seq_len": self.seq_len,
             "gpu": self.gpu,
             "parts_bytes": dict(self.parts),
@@ -142,7 +152,8 @@ class Advice:
 @dataclass(frozen=True, slots=True)
 class Plans:
     """The answer: plans that fit, best first, the nearest where the target is not met, and what to change. `front`
-    are the plans that no other beats in both memory and time; `considered` counts the candidates that fit.
+    are the plans that no other beats in both memory and time; `curve` is memory against micro-batch for the first
+    plan, or the nearest; `considered` counts the candidates that fit.
 
     Iterates over the plans; prints as a table; `records()` go into a data frame.
     """
@@ -158,6 +169,7 @@ class Plans:
     advice: tuple[Advice, ...]
     notes: tuple[str, ...]
     capacity: Capacity
+    curve: Curve | None = None
     assumptions: tuple[str, ...] = ()
     considered: int = 0
 
@@ -178,8 +190,9 @@ class Plans:
             return f"{self.target} of {self.model}{at} do not fit on {cards}."
         unused = "" if best.replicas == self.gpus else f"; {best.replicas} of the {self.gpus} GPUs are used"
         closely = " only just" if best.verdict == "tight" else ""
+        steps = f"{best.accumulation_steps:,} accumulation step{'s' * (best.accumulation_steps > 1)}"
         return (
-            f"{best.micro_batch} per GPU × {best.accumulation_steps} accumulation steps × {best.replicas} "
+            f"{best.micro_batch:,} per GPU × {steps} × {best.replicas:,} "
             f"{'GPU' if best.replicas == 1 else 'GPUs'} = {best.effective_batch:,} samples of {self.model}{at}: "
             f"{best.memory} of {format_bytes(best.capacity_bytes)}, which{closely} fits{unused}."
         )

@@ -42,7 +42,9 @@ def score(index: int, option: Option, request: Request) -> Scores:
         accumulation_steps=request.accumulation_steps,
         most_accumulation_steps=request.most_accumulation,
     )
-    tried, place = np.unique(micro, return_inverse=True)
+    # Candidates ascend in the micro-batch: each one's first is where it differs from the one before.
+    first = np.append(True, micro[1:] != micro[:-1])[: len(micro)]
+    tried, place = micro[first], np.cumsum(first) - 1
     alone, accumulating = (_peaks(envelope, tried, accumulates) for accumulates in (False, True))
     several = steps > 1
     allocated = np.where(several, accumulating[0][place], alone[0][place])
@@ -133,6 +135,8 @@ def make_plan(
         precision=kind.precision,
         optimizer=kind.optimizer,
         lora_rank=kind.lora_rank,
+        quantize=kind.quantize,
+        attention=kind.attention,
         seq_len=option.seq_len,
         gpu=request.gpu.id,
         peak_allocated_bytes=peak.allocated_bytes,

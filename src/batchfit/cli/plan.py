@@ -1,0 +1,278 @@
+"""`batchfit plan`: from the batch a person wants to the settings that fit and are fastest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from batchfit.cli._profiles import profiles_of
+from batchfit.errors import BadInput
+from batchfit.planning import (
+    TOP,
+    Comparison,
+    Elastic,
+    Kind,
+    Plans,
+    Situation,
+    answer,
+    compare,
+    situate,
+)
+from batchfit.planning.rank import SHARDINGS
+from batchfit.planning.rates import parse_rate
+from batchfit.planning.traits import CHECKPOINTING
+from batchfit.profile import MemoryProfile
+
+#: Options that a file of `--from` gives, as pins of the present settings; those typed win.
+_PRESENT = ("micro_batch", "accumulation_steps", "replicas", "sharding", "checkpointing")
+
+NOTHING_FITS = 3
+
+
+class PlanCommand(click.Command):
+    """Keeps the words it was called with, to build the commands it suggests."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["words"] = list(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(
+    cls=PlanCommand,
+    epilog="\b\nExamples:\n"
+    "  batchfit plan llama-3.1-8b --batch 256 --seq-len 4096 --gpu h100-80gb --gpus 8\n"
+    "  batchfit plan llama-3.1-8b --batch 4M-tokens --seq-len 8192 --gpu h100-80gb --gpus 1,2,4,8,16\n"
+    "  batchfit plan P.json --batch 250 --tolerance 5% --gpu a100-80gb --gpus 8 --emit deepspeed > ds_config.json\n"
+    "  batchfit plan llama-3.1-8b --from ds_config.json --gpu a100-80gb --gpus 8\n\n"
+    "Exit status: 0 with a plan, 3 where nothing fits, 2 where an option cannot be used.",
+)
+@click.argument("model", nargs=-1)
+@click.option("--batch", metavar="N", help="Samples per optimizer step, or tokens: 256, 4M-tokens.")
+@click.option("--gpu", metavar="NAME", help="The card, as `batchfit gpus` lists it.")
+@click.option(
+    "--gpus", default="1", show_default=True, metavar="N[,N...]", help="How many; several make a table."
+)
+@click.option("--seq-len", type=int, metavar="N", help="Tokens per sample.")
+@click.option(
+    "--tolerance", default="0", show_default=True, metavar="N|P%", help="By how much the batch may be missed."
+)
+@click.option("--micro-batch", type=int, metavar="N", help="Pin the micro-batch size.")
+@click.option("--accumulation-steps", type=int, metavar="N", help="Pin the accumulation steps.")
+@click.option("--max-accumulation", type=int, metavar="N", help="Accumulate at most this many steps.")
+@click.option("--replicas", type=int, metavar="N", help="Pin the data-parallel replicas.")
+@click.option("--sharding", type=click.Choice(SHARDINGS), help="Pin the sharding.")
+@click.option("--checkpointing", type=click.Choice(CHECKPOINTING), help="Pin activation checkpointing.")
+@click.option("--precision", metavar="NAME", help="fp32, bf16, fp16, bf16-mixed or fp16-mixed.")
+@click.option("--optimizer", metavar="NAME", help="adamw, adamw-8bit and so on.")
+@click.option("--lora", type=int, metavar="RANK", help="Train LoRA adapters of this rank.")
+@click.option("--quantize", metavar="NAME", help="Weights quantised under the adapters: nf4 or int8.")
+@click.option("--attention", metavar="NAME", help="flash, sdpa or eager.")
+@click.option("--headroom", metavar="SIZE|P%", help="Memory to keep free on each card.  [default: 5%]")
+@click.option(
+    "--interconnect", metavar="RATE", help="Between nodes, for each GPU: 200Gb/s.  [default: 200Gb/s]"
+)
+@click.option(
+    "--from", "present", metavar="FILE", help="A framework's present settings: predict and compare."
+)
+@click.option(
+    "--emit", metavar="FRAMEWORK", help="Print the best plan as a ready file: deepspeed, trainer, ..."
+)
+@click.option("--top", type=click.IntRange(1, 1000), default=TOP, show_default=True, help="Plans to show.")
+@click.option("--curve", is_flag=True, help="Also draw memory against the micro-batch.")
+@click.option("--svg", metavar="FOLDER", type=click.Path(file_okay=False), help="Write the pictures there.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(ctx: click.Context, /, model: tuple[str, ...], gpus: str, top: int, **asked: Any) -> None:
+    """Find the micro-batch size, accumulation steps, replicas, sharding and checkpointing that reach a batch, fit, and
+    are fastest.
+
+    MODEL is a model of the catalogue or a profile that was saved; several profiles of one model, such as with and
+    without checkpointing, are planned together.
+    """
+    try:
+        _run(ctx, model, _counts(gpus), top, asked)
+    except BadInput as wrong:
+        raise click.UsageError(_worded(wrong, ctx), ctx) from None
+
+
+def _run(
+    ctx: click.Context, model: tuple[str, ...], gpus: list[int], top: int, asked: dict[str, Any]
+) -> None:
+    now: dict[str, Any] = {}
+    if asked["present"]:
+        now, model = _read_present(asked["present"], model)
+    profiles = profiles_of(_given(model, "MODEL"))
+    wanted = {**now, **{name: value for name, value in asked.items() if value is not None}}
+    if asked["present"]:
+        # The best plan is free to change what the file sets, unless it is typed too.
+        wanted |= {name: asked[name] for name in _PRESENT}
+    wanted["batch"], wanted["gpu"] = (
+        _given(wanted.get("batch"), "--batch"),
+        _given(wanted.get("gpu"), "--gpu"),
+    )
+    answers = [answer(_situation(profiles, wanted, count), top) for count in gpus]
+    comparison = _compared(profiles, wanted, now, gpus[-1], answers[-1]) if asked["present"] else None
+    _show(ctx, answers, comparison, model[0], asked)
+    if not any(each.plans for each in answers):
+        ctx.exit(NOTHING_FITS)
+
+
+def _show(
+    ctx: click.Context, answers: list[Plans], comparison: Comparison | None, model: str, asked: dict[str, Any]
+) -> None:
+    first = next((each for each in answers if each.plans), answers[-1])
+    emitted = _emitted(asked["emit"], first, model) if asked["emit"] else None
+    if asked["svg"]:
+        _write_pictures(first, Path(asked["svg"]))
+    several = Elastic(tuple(answers)) if len(answers) > 1 else None
+    if asked["as_json"]:
+        data = (several or first).to_dict()
+        if comparison is not None:
+            data["present"] = comparison.to_dict()
+        if emitted is not None:
+            data["emitted"] = emitted
+        click.echo(json.dumps(data, indent=2))
+    elif emitted is not None:
+        click.echo(first.sentence, err=True)
+        for note in emitted["notes"]:
+            click.echo(note, err=True)
+        click.echo(emitted["text"], nl=False)
+    else:
+        from batchfit.cli import _plan_text
+
+        if several is not None:
+            _plan_text.show_elastic(several)
+        else:
+            _plan_text.show(first, ctx.meta["words"], comparison=comparison, curve=asked["curve"])
+
+
+def _situation(
+    profiles: tuple[MemoryProfile, ...], wanted: dict[str, Any], gpus: int, **pinned: Any
+) -> Situation:
+    """What was asked, in the planner's terms."""
+    names = {"most_accumulation": "max_accumulation"}
+    fields = ("seq_len", "micro_batch", "accumulation_steps", "most_accumulation", "replicas", "sharding")
+    kind = Kind(
+        wanted.get("precision"),
+        wanted.get("optimizer"),
+        wanted.get("lora"),
+        wanted.get("quantize"),
+        wanted.get("attention"),
+    )
+    given = {name: wanted.get(names.get(name, name)) for name in (*fields, "checkpointing", "headroom")}
+    rate = wanted.get("interconnect")
+    return situate(
+        profiles,
+        kind,
+        batch=wanted["batch"],
+        tolerance=wanted["tolerance"],
+        gpu=wanted["gpu"],
+        gpus=gpus,
+        interconnect=parse_rate(rate) if rate else None,
+        **{**given, **pinned},
+    )
+
+
+# ---- Present settings, and ready ones -----------------------------------------------------------------------
+
+
+def _read_present(path: str, model: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What a framework's file asks, and the model it names where none is typed."""
+    from batchfit.cli._settings import asked_by
+    from batchfit.frameworks import read_settings
+
+    _, settings = read_settings(Path(path))
+    return asked_by(settings.solved()), model or ((settings.model,) if settings.model else ())
+
+
+def _compared(
+    profiles: tuple[MemoryProfile, ...], wanted: dict[str, Any], now: dict[str, Any], gpus: int, best: Plans
+) -> Comparison:
+    """The file's settings beside the best plan. What it leaves open is what frameworks do by default."""
+    pins = {name: now.get(name) for name in _PRESENT}
+    replicas = pins["replicas"] or gpus
+    pins["replicas"] = replicas
+    if replicas == 1:
+        pins["sharding"] = None
+    elif pins["sharding"] in (None, "none"):
+        pins["sharding"] = "ddp"
+    pins["checkpointing"] = pins["checkpointing"] or "none"
+    pins["accumulation_steps"] = pins["accumulation_steps"] or 1
+    situation = _situation(profiles, wanted, max(gpus, replicas), most_accumulation=None, **pins)
+    compared = compare(situation, best)
+    target = replace(situation.request.target, samples=best.target.samples)
+    return replace(
+        compared, present=replace(compared.present, drift=compared.present.effective_batch - target.samples)
+    )
+
+
+def _emitted(framework: str, answered: Plans, model: str) -> dict[str, Any]:
+    from batchfit import frameworks
+    from batchfit.cli._settings import settings_of
+
+    if answered.best is None:
+        raise BadInput(
+            "emit", "needs a plan, and nothing fits; without --emit the answer says what to change"
+        )
+    made = frameworks.emit(framework, settings_of(answered.best, model))
+    return {
+        "framework": framework,
+        "filename": made.filename,
+        "text": made.text,
+        "notes": [f"{note.field}: {note.text}" for note in made.notes],
+    }
+
+
+def _write_pictures(answered: Plans, folder: Path) -> None:
+    """The memory bar, memory against micro-batch and the Pareto front, each a complete SVG file."""
+    from batchfit import charts
+
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = answered.best or (answered.nearest[0].plan if answered.nearest else None)
+    pictures = {
+        "memory.svg": charts.memory_bar(shown) if shown else "",
+        "micro-batch.svg": charts.memory_curve(answered.curve) if answered.curve else "",
+        "pareto.svg": charts.pareto_front(answered.front),
+    }
+    for name, picture in pictures.items():
+        if picture:
+            (folder / name).write_text(charts.standalone(picture), encoding="utf-8")
+
+
+# ---- Words ---------------------------------------------------------------------------------------------------
+
+
+def _given(value: Any, name: str) -> Any:
+    if not value:
+        raise click.UsageError(f"{name} is needed")
+    return value
+
+
+def _counts(text: str) -> list[int]:
+    """ "8" or "1,2,4,8"; ascending, each once."""
+    try:
+        return sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise click.UsageError(
+            f"--gpus must be a number or numbers such as 1,2,4,8; you typed {text!r}"
+        ) from None
+
+
+def _worded(wrong: BadInput, ctx: click.Context) -> str:
+    """A complaint that names the option as it is typed, or the file that is wrong."""
+    names = {
+        "lora_rank": "--lora",
+        "model": "MODEL",
+        "profile": "MODEL",
+        "framework": "--emit",
+        "file": "--from",
+    }
+    options = {param.name for param in ctx.command.params}
+    field = wrong.field
+    if field in names:
+        return f"{names[field]} {wrong.reason}"
+    return f"--{field.replace('_', '-')} {wrong.reason}" if field in options else str(wrong)

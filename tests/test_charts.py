@@ -1,0 +1,101 @@
+"""Pictures are well-formed, to scale, say in words what they show, and carry no style unless they stand alone."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from batchfit import charts
+from batchfit.palette import PARTS
+from batchfit.planning import Plans, plan
+from tests.planning.decoder import family
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def fitting() -> Plans:
+    return plan(family(), batch=256, seq_len=4096, gpu="h100-80gb", gpus=8)
+
+
+@pytest.fixture(scope="module")
+def too_large() -> Plans:
+    return plan(family(), batch=256, seq_len=4096, gpu="rtx-4090", gpus=1)
+
+
+def pictures(answer: Plans) -> dict[str, str]:
+    shown = answer.best or answer.nearest[0].plan
+    assert answer.curve is not None
+    made = {"bar": charts.memory_bar(shown), "curve": charts.memory_curve(answer.curve)}
+    return made | ({"front": charts.pareto_front(answer.front)} if answer.front else {})
+
+
+def test_every_picture_is_well_formed_described_and_without_style(fitting: Plans, too_large: Plans) -> None:
+    for answer in (fitting, too_large):
+        for svg in pictures(answer).values():
+            root = ElementTree.fromstring(svg)
+            assert root.tag == f"{SVG}svg"
+            assert len(root.attrib["aria-label"]) > 40
+            assert "style" not in svg
+            assert "<script" not in svg
+
+
+def test_the_bar_is_to_scale(fitting: Plans) -> None:
+    best = fitting.best
+    assert best is not None
+    root = ElementTree.fromstring(charts.memory_bar(best))
+    bars = [rect for rect in root.iter(f"{SVG}rect") if rect.attrib["height"] == "44"]
+    assert [bar.attrib["class"] for bar in bars] == [s.part for s in charts.segments(best)]
+    assert sum(float(bar.attrib["width"]) for bar in bars) == pytest.approx(charts.WIDTH, abs=0.5)
+    weights = next(bar for bar in bars if bar.attrib["class"] == "weights")
+    assert float(weights.attrib["width"]) == pytest.approx(
+        best.parts["weights"] / best.capacity_bytes * charts.WIDTH, abs=0.1
+    )
+
+
+def test_every_stretch_of_the_bar_is_named(fitting: Plans) -> None:
+    best = fitting.best
+    assert best is not None
+    root = ElementTree.fromstring(charts.memory_bar(best))
+    words = " ".join(text.text or "" for text in root.iter(f"{SVG}text"))
+    for segment in charts.segments(best):
+        assert segment.label in words
+
+
+def test_memory_keeps_its_order(fitting: Plans, too_large: Plans) -> None:
+    for each in (*fitting.plans, *(near.plan for near in too_large.nearest)):
+        order = [*PARTS, "free"]
+        places = [order.index(segment.part) for segment in charts.segments(each)]
+        assert places == sorted(places)
+
+
+def test_the_cards_line_is_inside_the_bar_where_the_peak_is_beyond_it(too_large: Plans) -> None:
+    root = ElementTree.fromstring(charts.memory_bar(too_large.nearest[0].plan))
+    line = next(path for path in root.iter(f"{SVG}path") if path.attrib["class"] == "limit")
+    (x,) = re.findall(r"^M([0-9.]+) ", line.attrib["d"])
+    assert 0 < float(x) < charts.WIDTH / 2
+
+
+def test_a_curve_rises_to_the_chosen_micro_batch(fitting: Plans) -> None:
+    curve = fitting.curve
+    assert curve is not None
+    assert curve.chosen in curve.micro_batches
+    assert list(curve.allocated_bytes) == sorted(curve.allocated_bytes)
+    assert curve.allocated_bytes[-1] > curve.capacity_bytes
+
+
+def test_alone_a_picture_has_its_style(fitting: Plans) -> None:
+    best = fitting.best
+    assert best is not None
+    alone = charts.standalone(charts.memory_bar(best))
+    root = ElementTree.fromstring(alone)
+    assert root[0].tag == f"{SVG}style"
+    assert "prefers-color-scheme" in alone
+
+
+@pytest.mark.parametrize("highest", [1, 3, 8, 9, 31, 100, 12345])
+def test_ticks_are_few_round_and_within(highest: int) -> None:
+    ticks = charts.count_ticks(highest)
+    assert 1 <= len(ticks) <= 8
+    assert ticks[-1] <= highest
+    assert all(str(tick).rstrip("0") in {"", *map(str, range(1, 100))} for tick in ticks)
