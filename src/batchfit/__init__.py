@@ -10,6 +10,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from batchfit.batch import Batch as Batch
     from batchfit.errors import BadInput as BadInput
+    from batchfit.planning import elastic as elastic
+    from batchfit.planning import plan as plan
     from batchfit.profile import MemoryProfile as MemoryProfile
     from batchfit.trace.protocol import Training as Training
     from batchfit.trace.protocol import WholeStep as WholeStep
@@ -18,16 +20,29 @@ if TYPE_CHECKING:
 
 #: Where each public name lives. Looked up lazily so that `import batchfit` costs next to nothing.
 _HOMES = {
-    "Batch": "batchfit.batch",
     "BadInput": "batchfit.errors",
+    "Batch": "batchfit.batch",
     "MemoryProfile": "batchfit.profile",
     "Training": "batchfit.trace",
     "WholeStep": "batchfit.trace",
+    "elastic": "batchfit.planning",
+    "plan": "batchfit.planning",
     "trace": "batchfit.trace",
     "tracing": "batchfit.tracing",
 }
 
-__all__ = ["BadInput", "Batch", "MemoryProfile", "Training", "WholeStep", "__version__", "trace", "tracing"]
+__all__ = [
+    "BadInput",
+    "Batch",
+    "MemoryProfile",
+    "Training",
+    "WholeStep",
+    "__version__",
+    "elastic",
+    "plan",
+    "trace",
+    "tracing",
+]
 
 
 def __getattr__(name: str) -> object:

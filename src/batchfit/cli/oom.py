@@ -37,13 +37,30 @@ LABELS = {
 
 @click.command(
     epilog="\b\nExamples:\n  batchfit oom train.log\n  python train.py 2>&1 | batchfit oom\n"
-    "  batchfit oom train.log --json",
+    "  batchfit oom train.log --json\n  batchfit oom train.log --model llama-3.1-8b --batch 64",
 )
 @click.argument(
     "file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-", metavar="[FILE|-]"
 )
+@click.option("--model", metavar="MODEL", help="Also plan: a model of the catalogue, or a saved profile.")
+@click.option(
+    "--batch", metavar="N", help="With --model: samples per optimizer step, or tokens: 256, 4M-tokens."
+)
+@click.option("--gpu", metavar="NAME", help="With --model: the card, where the message does not tell it.")
+@click.option(
+    "--gpus", type=int, metavar="N", help="With --model: how many.  [default: the ranks in the log]"
+)
+@click.option("--seq-len", type=int, metavar="N", help="With --model: tokens per sample.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(file: str, as_json: bool) -> None:
+def command(
+    file: str,
+    model: str | None,
+    batch: str | None,
+    gpu: str | None,
+    gpus: int | None,
+    seq_len: int | None,
+    as_json: bool,
+) -> None:
     """Read an out-of-memory message, or a whole log with one in it, from FILE or from standard input: say what its
     numbers mean and what to change, cheapest first. PyTorch on CUDA, ROCm, Intel and Apple; what CUDA's libraries,
     JAX and TensorFlow say is recognised too."""
@@ -56,7 +73,18 @@ def command(file: str, as_json: bool) -> None:
     except BadInput as wrong:
         place = "standard input" if file == "-" else file
         raise click.ClickException(f"{place} {wrong.reason}") from None
-    click.echo(json.dumps(as_data(messages), indent=2) if as_json else as_text(messages))
+    data, text = (as_data(messages), "") if as_json else ({}, as_text(messages))
+    if model is not None:
+        from batchfit.cli import _oom_plan
+
+        if batch is None:
+            raise click.UsageError("--batch is needed with --model: how many samples an optimizer step has")
+        wanted = _oom_plan.Wanted(model, batch, gpu, gpus, seq_len)
+        ranks = len({message.rank for message in messages if message.rank is not None})
+        answer = _oom_plan.plan_after(messages[0], ranks, wanted)
+        data["plan"] = answer.to_dict()
+        text += "\n\n" + _oom_plan.as_text(answer, messages[0])
+    click.echo(json.dumps(data, indent=2) if as_json else text)
 
 
 def as_data(messages: tuple[OutOfMemory, ...]) -> dict[str, object]:

@@ -14,9 +14,9 @@ from typing import Any
 from batchfit.gpus import Gpu, find_gpu
 from batchfit.planning.advice import Situation, advise, quicker
 from batchfit.planning.eight_bit import with_eight_bit
-from batchfit.planning.elastic import Elastic
 from batchfit.planning.fit import capacity
 from batchfit.planning.free import notes
+from batchfit.planning.gpu_counts import Elastic
 from batchfit.planning.nearest import beside, in_memory
 from batchfit.planning.options import Option, options
 from batchfit.planning.pareto import front
