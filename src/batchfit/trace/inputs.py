@@ -55,10 +55,12 @@ def batches_for(model: nn.Module, inputs: Inputs) -> MakeBatch:
         }
     length = seq_len_of(model, inputs)
     one = kind.endswith(_ONE_LABEL)
+    decodes = getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in takes
 
     def batch(b: int) -> dict[str, torch.Tensor]:
         ids = torch.ones(b, length, dtype=torch.long)
-        return {"input_ids": ids, "labels": torch.zeros(b, dtype=torch.long) if one else ids.clone()}
+        made = {"input_ids": ids, "labels": torch.zeros(b, dtype=torch.long) if one else ids.clone()}
+        return made | {"decoder_input_ids": ids.clone()} if decodes else made
 
     return batch
 

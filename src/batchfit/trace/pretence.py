@@ -19,6 +19,9 @@ from batchfit.trace.reads import step_if_finite
 from batchfit.trace.unknown import UnknownNumber
 
 _META = torch.device("meta")
+
+#: What the GPU can do, as an A100 answers: 16-bit floats of both kinds, and grouped matrix products.
+_CAPABILITY = (8, 0)
 _Function = Callable[..., Any]
 
 #: How a property of Tensor is called when a function mode sees it.
@@ -157,6 +160,8 @@ def _patches(shown: torch.device) -> list[Any]:
     return [
         mock.patch("torch.amp.GradScaler._maybe_opt_step", step_if_finite),
         mock.patch("torch.cuda.current_device", return_value=0),
+        mock.patch("torch.cuda.device_count", return_value=1),
+        mock.patch("torch.cuda.get_device_capability", return_value=_CAPABILITY),
         mock.patch("torch.cuda.synchronize", return_value=None),
         mock.patch("torch.cuda.empty_cache", return_value=None),
         mock.patch.object(_foreach_utils, "_get_foreach_kernels_supported_devices", return_value=supported),

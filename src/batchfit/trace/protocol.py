@@ -70,13 +70,10 @@ class Training:
     def lightning(cls, module: nn.Module, make_batch: MakeBatch) -> Training:
         """A LightningModule: its `training_step(batch, 0)` is the loss, its `configure_optimizers()` the optimizer."""
 
-        return cls(
-            module,
-            make_batch,
-            lambda model, batch: model.training_step(batch, 0),
-            optimizer=lambda parameters: _first_optimizer(module),
-            name=None,
-        )
+        def loss(model: Any, batch: Any) -> Any:
+            return model.training_step(batch, 0)
+
+        return cls(module, make_batch, loss, optimizer=lambda parameters: _first_optimizer(module))
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def profile_of(
         states=_states(timelines[small]),
         phases=phases,
         reserved=(),
-        compute=_compute(model, timelines[small], timelines[large], large - small),
+        compute=_compute(model, timelines[small], timelines[large], small, large - small),
         ledger=(),
         seq_len=None if seq_len is None else SeqRange(seq_len, seq_len, (seq_len,), None, None),
         affinity=Affinity((small, large), checked, round(deviation, 6), affine),
@@ -82,14 +82,25 @@ def _states(timeline: Timeline) -> States:
     return States(sizes["weights"], sizes["gradients"], sizes["optimizer"], sizes["buffers"])
 
 
-def _compute(model: nn.Module, small: Timeline, large: Timeline, apart: int) -> Compute:
-    forward = (large.work.forward_flops - small.work.forward_flops) // apart
-    backward = (large.work.backward_flops - small.work.backward_flops) // apart
+def _compute(model: nn.Module, small: Timeline, large: Timeline, small_batch: int, apart: int) -> Compute:
+    """What is computed: each count is a line through those at the two micro-batches."""
+
+    def line(name: str) -> tuple[int, int]:
+        at_small, at_large = getattr(small.work, name), getattr(large.work, name)
+        slope = (at_large - at_small) // apart
+        return at_small - slope * small_batch, slope
+
+    forward, backward = line("forward_flops")[1], line("backward_flops")[1]
+    products, others = line("products_bytes"), line("other_bytes")
     return Compute(
         forward_flops=(forward,),
         step_flops=(forward + backward,),
-        kernels_per_micro_batch=small.work.kernels_per_micro_batch,
-        kernels_per_optimizer_step=small.work.kernels_per_optimizer_step,
+        attention_flops=(line("attention_flops")[1],),
+        matmul_bytes=((products[0],), (products[1],)),
+        other_bytes=((others[0],), (others[1],)),
+        optimizer_bytes=small.work.optimizer_bytes,
+        kernels_per_micro_batch=small.work.kernels,
+        kernels_per_optimizer_step=small.work.optimizer_kernels,
         gradient_elements=sum(p.numel() for p in model.parameters() if p.requires_grad),
     )
 

@@ -56,15 +56,20 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Work:
-    """What one micro-batch and one update of an optimizer step compute: FLOPs and kernels launched.
+    """What one micro-batch and one update of an optimizer step compute.
 
-    `backward_flops` include what checkpointing computes again.
+    FLOPs; kernels launched; bytes that kernels read and write, every operand and every result once. `products` are
+    matrix products, convolutions and attention. `backward_flops` include what checkpointing computes again.
     """
 
     forward_flops: int = 0
     backward_flops: int = 0
-    kernels_per_micro_batch: int = 0
-    kernels_per_optimizer_step: int = 0
+    attention_flops: int = 0
+    products_bytes: int = 0
+    other_bytes: int = 0
+    kernels: int = 0
+    optimizer_bytes: int = 0
+    optimizer_kernels: int = 0
 
 
 @dataclass(slots=True)
