@@ -10,10 +10,8 @@ from torch import nn
 from transformers import AutoModelForCausalLM, Gemma2Config, GPT2Config, LlamaConfig, PretrainedConfig
 
 from batchfit.errors import BadInput
-from batchfit.trace.gpu import Gpu
 from batchfit.trace.losses import LOSSES, rows_per_chunk, use_loss
-from batchfit.trace.timeline import Timeline
-from batchfit.trace.tracker import Tracker
+from tests.trace.same import on_cpu, sizes, two_micro_batches, without_data
 
 pytestmark = pytest.mark.torch
 
@@ -36,12 +34,9 @@ CONFIGS: dict[str, PretrainedConfig] = {
 }
 
 
-def causal(config: PretrainedConfig, loss: str, device: str = "cpu") -> nn.Module:
+def causal(config: PretrainedConfig, loss: str, attention: str = "eager") -> nn.Module:
     torch.manual_seed(0)
-    with torch.device(device):
-        model: nn.Module = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
-            config, attn_implementation="eager"
-        )
+    model: nn.Module = AutoModelForCausalLM.from_config(config, attn_implementation=attention)  # type: ignore[no-untyped-call]
     use_loss(model, loss)
     return model.train()
 
@@ -71,37 +66,30 @@ def test_every_loss_is_the_models_own(loss: str, config: PretrainedConfig, items
         torch.testing.assert_close(ours[name], gradient)
 
 
-def timeline(loss: str, device: str, micro_batch: int = 2, tokens: int = 32) -> Timeline:
-    model = causal(CONFIGS["llama"], loss, "meta" if device != "real" else "cpu")
-    gpu = Gpu("cpu" if device == "real" else device)
-    with Tracker() if device == "real" else gpu.watched() as tracker:
-        for parameter in model.parameters():
-            tracker.adopt(parameter, "weights")
-        for buffer in model.buffers():
-            tracker.adopt(buffer, "buffers")
-        for micro in range(2):
-            ids = torch.zeros(micro_batch, tokens, dtype=torch.long)
-            batch = {"input_ids": ids, "labels": ids.clone()}
-            batch = batch if device == "real" else gpu.bring(batch)
-            tracker.mark("forward", 0, micro)
-            total = model(**batch).loss
-            tracker.mark("backward", 0, micro)
-            total.backward()
-            del total
-        tracker.close()
-    return tracker.timeline
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_step_without_data_allocates_what_one_with_data_does(loss: str) -> None:
-    with_data, without = timeline(loss, "real"), timeline(loss, "cpu")
-    assert [a for _, a in without.live()] == [a for _, a in with_data.live()]
+    def make() -> nn.Module:
+        return causal(CONFIGS["llama"], loss)
+
+    tokens = torch.zeros(2, 32, dtype=torch.long)
+    batch = {"input_ids": tokens, "labels": tokens}
+    assert sizes(without_data(make, batch, two_micro_batches)) == sizes(
+        on_cpu(make, batch, two_micro_batches)
+    )
 
 
 def test_fused_keeps_no_logits_and_full_keeps_most() -> None:
-    peaks = {loss: timeline(loss, "cuda:0", 4, 512).peak() for loss in LOSSES}
-    logits = 4 * 4 * 512 * VOCABULARY
-    assert peaks["full"] - peaks["fused"] > 2 * logits
+    samples, length = 4, 512
+    tokens = torch.zeros(samples, length, dtype=torch.long)
+    batch = {"input_ids": tokens, "labels": tokens}
+    peaks = {}
+    for loss in LOSSES:
+
+        def make(loss: str = loss) -> nn.Module:
+            return causal(CONFIGS["llama"], loss, "sdpa").bfloat16()
+
+        peaks[loss] = without_data(make, batch, two_micro_batches, "cuda:0").peak()
+    assert peaks["full"] - peaks["fused"] > 2 * (4 * samples * length * VOCABULARY)
     assert peaks["full"] > peaks["chunked"] > peaks["fused"]
 
 
@@ -114,7 +102,7 @@ def test_fused_takes_rows_by_powers_of_two() -> None:
 
 def test_unknown_loss_says_which_there_are() -> None:
     with pytest.raises(BadInput, match=r"^loss: must be one of full, chunked, fused; you typed 'cut'$"):
-        causal(CONFIGS["llama"], "cut", "meta")
+        causal(CONFIGS["llama"], "cut")
 
 
 def test_model_without_output_layer_is_told() -> None:
@@ -124,5 +112,5 @@ def test_model_without_output_layer_is_told() -> None:
 
 def test_capped_logits_do_not_change_the_config_of_other_models() -> None:
     config = CONFIGS["gemma2, capped logits"]
-    causal(config, "fused", "meta")
+    causal(config, "fused")
     assert config.final_logit_softcapping == 2.0

@@ -105,9 +105,9 @@ def test_transposed_layers_of_gpt2_are_quantised_too() -> None:
 def test_a_step_without_data_allocates_what_one_with_data_does(scheme: str, lora: Lora) -> None:
     def make() -> nn.Module:
         model = llama()
+        device = next(model.parameters()).device
         quantize(model, scheme)
-        adapted = add_lora(model, lora)
-        return adapted.to_empty(device="cpu") if model.device.type == "cpu" else adapted
+        return add_lora(model, lora).to_empty(device=device)
 
     assert sizes(without_data(make, BATCH, two_micro_batches)) == sizes(
         on_cpu(make, BATCH, two_micro_batches)

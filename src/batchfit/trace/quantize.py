@@ -199,7 +199,9 @@ def quantize(model: nn.Module, scheme: str) -> list[str]:
             typed=repr(scheme),
         )
     kept = _kept_as_they_are(model)
-    layers = {path: m for path, m in model.named_modules() if _is_linear(m) and id(m.weight) not in kept}
+    layers = {
+        path: m for path, m in model.named_modules() if path and _is_linear(m) and id(m.weight) not in kept
+    }
     if not layers:
         raise BadInput(
             "quantize",
