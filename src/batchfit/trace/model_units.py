@@ -9,6 +9,7 @@ from torch import nn
 from batchfit.profile import Model, Unit
 from batchfit.trace.checkpointing import repeated_blocks
 from batchfit.trace.phases import folded
+from batchfit.trace.quantize import unpacked_size
 
 ROOT = "(root)"
 
@@ -40,7 +41,7 @@ def _unit(name: str, parameters: Iterable[nn.Parameter], seen: set[nn.Parameter]
     return Unit(
         name=name,
         count=1,
-        parameters=sum(p.numel() for p in own),
+        parameters=sum(unpacked_size(p) for p in own),
         trainable_parameters=sum(p.numel() for p in trained),
         weights_bytes=sum(p.numel() * p.element_size() for p in own),
         trainable_weights_bytes=sum(p.numel() * p.element_size() for p in trained),

@@ -66,6 +66,7 @@ class Linear4bit(QuantizedLinear):
         self.weight = nn.Parameter(
             torch.empty(-(-count // 2), 1, dtype=torch.uint8, device=device), requires_grad=False
         )
+        self.weight.unpacked_size = count  # type: ignore[attr-defined]
         self._constant("absmax", blocks, torch.uint8 if nested else torch.float32, device)
         self._constant("code", 16, torch.float32, device)
         if nested:
@@ -173,6 +174,11 @@ def _quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     outliers = x.abs() >= OUTLIER
     outliers.any(dim=0)
     return rows, scales
+
+
+def unpacked_size(p: Tensor) -> int:
+    """How many numbers a parameter stands for, of which 4-bit weights have two in an element."""
+    return getattr(p, "unpacked_size", p.numel())
 
 
 #: By name: from a linear layer to its quantised replacement.

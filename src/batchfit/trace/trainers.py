@@ -97,7 +97,8 @@ def trainer_step(
 ) -> Iterator[TrainerStep]:
     """A trainer of this kind around `model`, which is on the GPU that a trace pretends to have.
 
-    precision       as `Settings` has it: "bf16-mixed" and "fp16-mixed" are the trainer's `bf16=True` and `fp16=True`
+    precision       as `Settings` has it: "bf16-mixed" and "fp16-mixed" are the trainer's `bf16=True` and `fp16=True`;
+                    TRL has `bf16=True` by default, so "bf16" is that over 16-bit weights
     max_grad_norm   None: what the trainer does by itself
 
     Nothing is written but in a temporary folder, nothing is reported, and accelerate's process-wide state is as before
@@ -120,7 +121,7 @@ def trainer_step(
         arguments: dict[str, Any] = {
             "output_dir": folder,
             "gradient_checkpointing": False,  # the model's blocks are set up before
-            "bf16": precision == "bf16-mixed",
+            "bf16": precision in _AUTOCAST_BF16[kind],
             "fp16": precision == "fp16-mixed",
             "report_to": "none",
             "save_strategy": "no",
@@ -222,6 +223,7 @@ class _InPlaceKernel:
 
 
 _MAKERS: dict[str, Callable[..., Any]] = {"hf": _hf, "trl": _trl}
+_AUTOCAST_BF16 = {"hf": ("bf16-mixed",), "trl": ("bf16-mixed", "bf16")}
 _PACKAGES: dict[str, tuple[str, ...]] = {"hf": (), "trl": ("trl",)}
 
 
