@@ -107,7 +107,7 @@ def test_transposed_layers_of_gpt2_are_quantised_too() -> None:
     assert (layer.in_features, layer.out_features) == (64, 256)
 
 
-@pytest.mark.parametrize("lora", [Lora(4, ("all-linear",)), Lora(4, ("q_proj",), dropout=0.1)])
+@pytest.mark.parametrize("lora", [Lora(4, ("all-linear",), dropout=0.1), Lora(4, ("q_proj",), dora=True)])
 @pytest.mark.parametrize("scheme", QUANTIZERS)
 def test_a_step_without_data_allocates_what_one_with_data_does(scheme: str, lora: Lora) -> None:
     def make() -> nn.Module:

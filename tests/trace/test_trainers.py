@@ -17,6 +17,9 @@ from batchfit.trace import Lora, Settings
 from batchfit.trace.phases import peaks
 from batchfit.trace.run import prepare
 from batchfit.trace.timeline import ALLOC, Timeline
+from batchfit.trace.tracker import Tracker
+from batchfit.trace.trainers import trainer_step
+from tests.trace.same import on_cpu, sizes, without_data
 
 pytestmark = pytest.mark.torch
 
@@ -32,8 +35,7 @@ def llama() -> nn.Module:
         num_key_value_heads=2,
         vocab_size=VOCABULARY,
     )
-    with torch.device("meta"):
-        model: nn.Module = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    model: nn.Module = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     return model
 
 
@@ -43,7 +45,9 @@ def make_batch(count: int) -> dict[str, torch.Tensor]:
 
 
 def timeline(micro_batch: int = 2, **settings: Any) -> Timeline:
-    return prepare(llama(), make_batch, Settings(**settings)).timeline(micro_batch)
+    with torch.device("meta"):
+        model = llama()
+    return prepare(model, make_batch, Settings(**settings)).timeline(micro_batch)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "bf16-mixed", "fp16-mixed"])
@@ -54,6 +58,19 @@ def test_phases_of_a_trainer_are_those_of_a_loop(trainer: str, precision: str) -
     marks = [(mark.phase, mark.step, mark.micro) for mark in ran.marks]
     assert marks == [(mark.phase, mark.step, mark.micro) for mark in bare.marks]
     assert peaks(ran).keys() == peaks(bare).keys()
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adamw-8bit"])
+@pytest.mark.parametrize("trainer", ["hf", "trl"])
+def test_a_step_without_data_allocates_what_one_with_data_does(trainer: str, optimizer: str) -> None:
+    def train(model: nn.Module, batch: Any, tracker: Tracker) -> None:
+        options: dict[str, Any] = {"precision": "fp32", "optimizer": optimizer, "max_grad_norm": None}
+        with trainer_step(trainer, model, tracker, **options) as step:
+            step.run(lambda: batch, (1, 2))
+
+    batch = make_batch(2)
+    # The trainer takes batches on the host; the CPU is all there is here.
+    assert sizes(without_data(llama, batch, train)) == sizes(on_cpu(llama, batch, train))
 
 
 def test_hf_holds_what_a_loop_holds_that_gives_up_its_outputs() -> None:
@@ -169,4 +186,20 @@ def test_a_model_that_a_trainer_refuses_is_told() -> None:
     with pytest.raises(
         BadInput, match=r"^trainer: trl refuses the model: Applying a PEFT adapter to `lm_head` is not"
     ):
+        job.timeline(2)
+
+
+def test_a_loss_of_ones_own_is_not_the_trainers() -> None:
+    def mine(model: nn.Module, batch: Any) -> torch.Tensor:
+        raise AssertionError
+
+    with pytest.raises(
+        BadInput, match=r"^loss: must be the model's own with the trainer hf; you gave .*mine$"
+    ):
+        prepare(llama(), make_batch, Settings(trainer="hf"), mine)
+
+
+def test_batches_that_are_no_dicts_are_told() -> None:
+    job = prepare(llama(), lambda count: (torch.zeros(count, 8),), Settings(trainer="hf"))
+    with pytest.raises(BadInput, match=r"^trainer: needs batches that are dicts .*; you gave a tuple$"):
         job.timeline(2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from batchfit.trace.settings import Settings
 
 _QUANTIZED = {
-    "nf4": "every product with 4-bit weights makes a 16-bit copy of the weight (since bitsandbytes 0.50 only above 1536 "
-    "rows and in backward)",
+    "nf4": "every product with 4-bit weights makes a 16-bit copy of the weight (since bitsandbytes 0.50 only those of "
+    "more than 1536 rows and those in backward)",
     "int8": "no activation is an outlier for LLM.int8(): how many columns are depends on the data",
 }
 _QUANTIZED["nf4-double"] = _QUANTIZED["nf4"]

@@ -51,9 +51,8 @@ class TrainerStep:
         steps = tuple(steps)
         for step, micros in enumerate(steps):
             tracker.mark("begin", step)
-            batches, items = trainer.get_batch_samples(
-                iter([dict(batch()) for _ in range(micros)]), micros, trainer.args.device
-            )
+            made = iter([_named(batch()) for _ in range(micros)])
+            batches, items = trainer.get_batch_samples(made, micros, trainer.args.device)
             trainer.current_gradient_accumulation_steps = micros
             for micro, inputs in enumerate(batches):
                 self._at = step, micro
@@ -85,6 +84,17 @@ class TrainerStep:
         trainer.lr_scheduler.step()
 
 
+def _named(batch: Any) -> dict[str, Any]:
+    """A batch as a trainer takes it. Raises BadInput where it is none."""
+    if isinstance(batch, Mapping):
+        return dict(batch)
+    raise BadInput(
+        "trainer",
+        "needs batches that are dicts of the model's arguments, such as input_ids and labels; you gave a {kind}",
+        kind=type(batch).__name__,
+    )
+
+
 @contextmanager
 def trainer_step(
     kind: str,
@@ -95,7 +105,7 @@ def trainer_step(
     optimizer: str | OptimizerFactory,
     max_grad_norm: float | None,
 ) -> Iterator[TrainerStep]:
-    """A trainer of this kind around `model`, which is on the GPU that a trace pretends to have.
+    """A trainer of this kind around `model`, which is on the GPU that a trace pretends to have, or on the CPU.
 
     precision       as `Settings` has it: "bf16-mixed" and "fp16-mixed" are the trainer's `bf16=True` and `fp16=True`;
                     TRL has `bf16=True` by default, so "bf16" is that over 16-bit weights
@@ -115,14 +125,16 @@ def trainer_step(
         need(package, extra="trace", wanted_for=f"the trainer {kind}")
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="batchfit-"))
+        on_gpu = next(model.parameters()).device.type == "cuda"
         stack.enter_context(_alone())
-        for patch in _triton_of_trl() if kind == "trl" else ():
+        for patch in _patches(kind, on_gpu):
             stack.enter_context(patch)
         arguments: dict[str, Any] = {
             "output_dir": folder,
             "gradient_checkpointing": False,  # the model's blocks are set up before
             "bf16": precision in _AUTOCAST_BF16[kind],
             "fp16": precision == "fp16-mixed",
+            "use_cpu": not on_gpu,
             "report_to": "none",
             "save_strategy": "no",
             "logging_strategy": "no",
@@ -195,6 +207,21 @@ def _tokenizer() -> Any:
     )
 
 
+def _patches(kind: str, on_gpu: bool) -> list[Any]:
+    if not on_gpu:
+        return []
+    return [*_one_gpu(), *(_triton_of_trl() if kind == "trl" else ())]
+
+
+def _one_gpu() -> list[Any]:
+    """Trainers, and accelerate below them, look for a GPU themselves, and find one."""
+    return [
+        mock.patch("torch.cuda.is_available", return_value=True),
+        mock.patch("torch.cuda.device_count", return_value=1),
+        mock.patch("torch.cuda.set_device", return_value=None),
+    ]
+
+
 def _triton_of_trl() -> list[Any]:
     """TRL's loss (since 1.15) folds tiles of logits into statistics, and those into gradients, in Triton kernels.
 
@@ -229,7 +256,7 @@ _PACKAGES: dict[str, tuple[str, ...]] = {"hf": (), "trl": ("trl",)}
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Trainers find one GPU and no network; process-wide states that they set are put back at the end."""
+    """Trainers find no network; process-wide states that they set are put back at the end."""
     from accelerate.state import (  # type: ignore[import-untyped]
         AcceleratorState,
         GradientState,
@@ -243,9 +270,6 @@ def _alone() -> Iterator[None]:
         stack.enter_context(mock.patch.dict(os.environ, {"CI": "1"}))  # TRL then reports no use
         stack.enter_context(mock.patch("huggingface_hub.constants.HF_HUB_OFFLINE", True))
         stack.enter_context(mock.patch("huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY", True))
-        stack.enter_context(mock.patch("torch.cuda.is_available", return_value=True))
-        stack.enter_context(mock.patch("torch.cuda.device_count", return_value=1))
-        stack.enter_context(mock.patch("torch.cuda.set_device", return_value=None))
         stack.callback(random.setstate, random.getstate())
         stack.callback(numpy.random.set_state, numpy.random.get_state())
         stack.enter_context(torch.random.fork_rng(devices=[]))
