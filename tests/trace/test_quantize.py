@@ -14,11 +14,11 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralC
 from batchfit.errors import BadInput
 from batchfit.trace import Settings
 from batchfit.trace.adapters import Lora, add_lora
+from batchfit.trace.job import prepare
 from batchfit.trace.model_units import describe
 from batchfit.trace.phases import peaks
 from batchfit.trace.protocol import model_loss
 from batchfit.trace.quantize import QUANTIZERS, Linear4bit, QuantizedLinear, prepare_for_training, quantize
-from batchfit.trace.run import prepare
 from batchfit.trace.timeline import Timeline
 from tests.trace.same import on_cpu, sizes, two_micro_batches, without_data
 
@@ -249,7 +249,7 @@ def test_published_runs_of_mistral_7b(quantized: str | None) -> None:
         tokens = torch.zeros(count, 4096, dtype=torch.long)
         return {"input_ids": tokens, "labels": tokens}
 
-    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+    def loss(model: nn.Module, batch: Any) -> Any:
         # QLoRA ran under autocast over 16-bit weights, LoRA without.
         with torch.autocast("cuda", torch.bfloat16, enabled=quantized is not None):
             return model_loss(model, batch)

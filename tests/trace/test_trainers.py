@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Trainer
 
 from batchfit.errors import BadInput
 from batchfit.trace import Lora, Settings
+from batchfit.trace.job import prepare
 from batchfit.trace.phases import peaks
-from batchfit.trace.run import prepare
 from batchfit.trace.timeline import ALLOC, Timeline
 from batchfit.trace.tracker import Tracker
 from batchfit.trace.trainers import trainer_step
@@ -75,7 +75,12 @@ def test_a_step_without_data_allocates_what_one_with_data_does(trainer: str, opt
 
 def test_hf_holds_what_a_loop_holds_that_gives_up_its_outputs() -> None:
     # transformers computes the loss in its forward, and its Trainer drops the outputs before backward.
-    ran, bare = peaks(timeline(trainer="hf")), peaks(timeline(max_grad_norm=1.0))
+    def loop(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        loss: torch.Tensor = model(**batch).loss
+        return loss
+
+    bare = peaks(prepare(llama(), make_batch, Settings(max_grad_norm=1.0), loop).timeline(2))
+    ran = peaks(timeline(trainer="hf"))
     for phase, peak in bare.items():
         assert ran[phase] == pytest.approx(peak, rel=0.01)
 

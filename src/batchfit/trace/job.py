@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from batchfit.errors import BadInput
 from batchfit.trace.adapters import add_lora
+from batchfit.trace.assumptions import assumed
 from batchfit.trace.build import twin
 from batchfit.trace.checkpointing import checkpoint_blocks
 from batchfit.trace.errors import explained
@@ -74,7 +76,7 @@ class Job:
 
     def assumptions(self) -> tuple[str, ...]:
         """What was taken for granted."""
-        return ()
+        return assumed(self.settings)
 
     def timeline(self, micro_batch: int, steps: Iterable[int] = STEPS) -> Timeline:
         """Trains the model for a few optimizer steps and answers the timeline; the model is as before."""
@@ -114,8 +116,16 @@ def prepare(
 ) -> Job:
     """Copies `model` to a pretended GPU and makes it what the settings ask for.
 
-    `gpu` is the one where the model was made, if it was made on one; `optimizer` is a person's own.
+    `gpu` is the one where the model was made, if it was made on one; `optimizer` is a person's own. Raises BadInput
+    where a trainer is to run and the loss is not the model's own.
     """
+    if settings.trainer != "none" and loss is not model_loss:
+        raise BadInput(
+            "loss",
+            "must be the model's own with the trainer {trainer}; you gave {given}",
+            trainer=settings.trainer,
+            given=getattr(loss, "__qualname__", repr(loss)),
+        )
     gpu = gpu or Gpu(attention=settings.attention)
     fresh = partial(_as_trained, model, settings, gpu)
     return Job(fresh(), fresh, make_batch, loss, settings, gpu, optimizer)

@@ -44,6 +44,7 @@ def trace(
     ema: bool = False,
     lora: Lora | None = None,
     quantize: str | None = None,
+    kbit: bool = False,
     trainer: str = "none",
     seq_len: int | None = None,
     image: tuple[int, int, int] | None = None,
@@ -59,8 +60,9 @@ def trace(
     `image` of channels, height and width.
 
     `loss(model, batch)` is the loss; by a name ("full", "chunked", "fused") it is the one that the model computes
-    itself, in this way. `lora` adds adapters, to base weights in few bits if `quantize` says so. `trainer` runs the
-    step of a real one. `progress` is told what runs and how much of it is done.
+    itself, in this way. `lora` adds adapters, to base weights in few bits if `quantize` says so (prepared by PEFT's
+    `prepare_model_for_kbit_training` with `kbit`). `trainer` runs the step of a real one. `progress` is told what
+    runs and how much of it is done.
 
     Raises BadInput where a setting is not known, or where the model needs data that a trace does not have.
     """
@@ -76,6 +78,7 @@ def trace(
         loss=loss if isinstance(loss, str) else "full",
         lora=lora,
         quantize=quantize,
+        kbit=kbit,
         trainer=trainer,
     )
     tell = progress or _silent

@@ -7,6 +7,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from inspect import signature
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
@@ -52,7 +53,7 @@ class TrainerStep:
         for step, micros in enumerate(steps):
             tracker.mark("begin", step)
             made = iter([_named(batch()) for _ in range(micros)])
-            batches, items = trainer.get_batch_samples(made, micros, trainer.args.device)
+            batches, items = self._batch_samples(made, micros)
             trainer.current_gradient_accumulation_steps = micros
             for micro, inputs in enumerate(batches):
                 self._at = step, micro
@@ -69,6 +70,15 @@ class TrainerStep:
             trainer.model_wrapped.zero_grad()
             del loss
         tracker.mark("end", len(steps) - 1)
+
+    def _batch_samples(
+        self, batches: Iterator[dict[str, Any]], count: int
+    ) -> tuple[list[dict[str, Any]], Any]:
+        """A step's micro-batches, and the items in them all; transformers asks for the device since 4.50."""
+        take = self._trainer.get_batch_samples
+        device = [self._trainer.args.device] if "device" in signature(take).parameters else []
+        samples: tuple[list[dict[str, Any]], Any] = take(batches, count, *device)
+        return samples
 
     def _marked_backward(self, loss: Tensor, **kwargs: Any) -> None:
         self._tracker.mark("backward", *self._at)
@@ -121,8 +131,8 @@ def trainer_step(
             known=", ".join(TRAINERS),
             typed=repr(kind),
         )
-    for package in ("transformers", "accelerate", *_PACKAGES[kind]):
-        need(package, extra="trace", wanted_for=f"the trainer {kind}")
+    for package in _PACKAGES[kind]:
+        need(package, extra="trainers", wanted_for=f"the trainer {kind}")
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="batchfit-"))
         on_gpu = next(model.parameters()).device.type == "cuda"
@@ -251,7 +261,7 @@ class _InPlaceKernel:
 
 _MAKERS: dict[str, Callable[..., Any]] = {"hf": _hf, "trl": _trl}
 _AUTOCAST_BF16 = {"hf": ("bf16-mixed",), "trl": ("bf16-mixed", "bf16")}
-_PACKAGES: dict[str, tuple[str, ...]] = {"hf": (), "trl": ("trl",)}
+_PACKAGES = {"hf": ("transformers", "accelerate"), "trl": ("transformers", "accelerate", "trl", "datasets")}
 
 
 @contextmanager
