@@ -11,6 +11,7 @@ import pkgutil
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from batchfit.calculator import Calculator, Formula, Output
@@ -92,7 +93,12 @@ class Shape:
     @property
     def element(self) -> str:
         """The name of its SVG element, known from what `place` returns."""
-        return ELEMENTS[typing.get_type_hints(self.place)["return"]]
+        return _element(self.place)
+
+
+@cache
+def _element(place: Callable[..., Place]) -> str:
+    return ELEMENTS[typing.get_type_hints(place)["return"]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -26,12 +27,12 @@ def draw(
 
     `values` are inputs and results by name, `words` the same as they stand in sentences; `texts` translates.
     """
-    drawn = []
+    drawn: list[str] = []
     for shape in picture.shapes:
         known = {**values, "width": width}
         for i in range(int(_call(shape.times, known)) if shape.times else 1):
             drawn.append(_element(shape, {**known, "i": i}, words, lang, texts))
-    return Markup("").join(drawn)
+    return Markup("".join(drawn))
 
 
 Texts = Callable[[str], str]
@@ -41,17 +42,20 @@ def _element(
     shape: Shape, known: Mapping[str, Value], words: Mapping[str, str], lang: str, texts: Texts
 ) -> Markup:
     place: Place = _call(shape.place, known)
-    attributes = {"class": shape.style}
     if isinstance(place, Triangle):
         numbers = [_short(length) for length in place]
-        attributes["points"] = " ".join(f"{x},{y}" for x, y in zip(numbers[::2], numbers[1::2], strict=True))
+        corners = " ".join(f"{x},{y}" for x, y in zip(numbers[::2], numbers[1::2], strict=True))
+        where = f'points="{corners}"'
     else:
-        attributes |= {name: _short(length) for name, length in place._asdict().items()}
-    text = texts(shape.text) if shape.text else ""
-    if shape.number:
-        words = {**words, "number": format_number(_call(shape.number, known), lang)}
-    inside = Markup(" ").join(Markup('{}="{}"').format(name, value) for name, value in attributes.items())
-    return Markup("<{0} {1}>{2}</{0}>").format(Markup(shape.element), inside, escape(text.format(**words)))
+        where = " ".join(f'{name}="{_short(length)}"' for name, length in place._asdict().items())
+    text = ""
+    if shape.text:
+        if shape.number:
+            words = {**words, "number": format_number(_call(shape.number, known), lang)}
+        text = escape(texts(shape.text).format(**words))
+    element = shape.element
+    # All but the text is ours: names of elements and styles, and numbers.
+    return f'<{element} class="{shape.style}" {where}>{text}</{element}>'
 
 
 def _short(length: float) -> str:
@@ -60,4 +64,9 @@ def _short(length: float) -> str:
 
 
 def _call(formula: Callable[..., Any], known: Mapping[str, Value]) -> Any:
-    return formula(**{name: known[name] for name in inspect.signature(formula).parameters})
+    return formula(*[known[name] for name in _parameters(formula)])
+
+
+@cache
+def _parameters(formula: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(inspect.signature(formula).parameters)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 
 from markdown_it import MarkdownIt
@@ -14,6 +15,11 @@ from markupsafe import Markup
 
 # Raw HTML stays text: prose has no need of it, and the pages' security policy no room for it.
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "typographer": False})
+
+
+@cache
+def _html(markdown: str) -> Markup:
+    return Markup(_MARKDOWN.render(markdown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +39,13 @@ class Prose:
     def html(self, section: str) -> Markup:
         """A section as HTML, its headings one level down; empty where the file lacks it."""
         text = self.sections.get(section, "")
-        return Markup(_MARKDOWN.render(re.sub(r"^##", "###", text, flags=re.M)))
+        return _html(re.sub(r"^##", "###", text, flags=re.M))
 
     def entries(self, section: str) -> list[Entry]:
         """A section's parts, each under its level-2 heading."""
         parts = re.split(r"^## +(.+?) *$", self.sections.get(section, ""), flags=re.M)
         return [
-            Entry(heading, Markup(_MARKDOWN.render(text)))
+            Entry(heading, _html(text))
             for heading, text in zip(parts[1::2], parts[2::2], strict=True)
         ]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -39,19 +40,23 @@ _HOST = re.compile(
 )
 
 
-def headers_for(path: str) -> dict[str, str]:
-    """The security headers of a response to that path."""
-    framed = path.startswith(FRAMEABLE)
+def headers_for(path: str) -> list[tuple[bytes, bytes]]:
+    """The security headers of a response to that path, as ASGI has them."""
+    return _headers(path.startswith(FRAMEABLE), path.startswith(SHARED))
+
+
+@cache
+def _headers(framed: bool, shared: bool) -> list[tuple[bytes, bytes]]:
     policy = _POLICY | {"frame-ancestors": "*" if framed else "'none'"}
     headers = dict(_HEADERS)
     headers["Content-Security-Policy"] = "; ".join(f"{name} {value}" for name, value in policy.items())
-    headers["Cross-Origin-Resource-Policy"] = "cross-origin" if path.startswith(SHARED) else "same-origin"
+    headers["Cross-Origin-Resource-Policy"] = "cross-origin" if shared else "same-origin"
     if framed:
         # So that a page that isolates itself can frame us too.
         headers["Cross-Origin-Embedder-Policy"] = "require-corp"
     else:
         headers["X-Frame-Options"] = "DENY"
-    return headers
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
 
 class Security:
@@ -70,7 +75,7 @@ class Security:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(headers)
+                message["headers"] = [*message["headers"], *headers]
             await send(message)
 
         status = refusal(scope)
