@@ -108,11 +108,7 @@ def test_what_has_focus_can_be_seen(page: Page) -> None:
 
 
 @pytest.mark.parametrize("lang", languages())
-@pytest.mark.parametrize("width", [320, 390, 700, 1280])
-def test_nothing_is_wider_than_the_screen(
-    open_context: Callable[..., BrowserContext], lang: str, width: int
-) -> None:
-    page = open_context(viewport={"width": width, "height": 700}).new_page()
+def test_nothing_is_wider_than_the_screen(page: Page, lang: str) -> None:
     big = "micro_batch=1048576&replicas=1048576&accumulation_steps=1048576&activation_per_sample=999999.5"
     for path in (
         f"/{lang}/{PATH}",
@@ -123,14 +119,16 @@ def test_nothing_is_wider_than_the_screen(
         f"/{lang}/",
     ):
         page.goto(path)
-        overflow = page.evaluate(
-            """() => [...document.querySelectorAll("main *, header *")]
-              .filter((e) => e.closest("[popover], .formula, .unseen, .skip") === null && e.checkVisibility())
-              .filter((e) => e.getBoundingClientRect().right > innerWidth + 1)
-              .map((e) => e.outerHTML.slice(0, 120))"""
-        )
-        assert overflow == [], path
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for width in (320, 390, 700, 1280):
+            page.set_viewport_size({"width": width, "height": 700})
+            overflow = page.evaluate(
+                """() => [...document.querySelectorAll("main *, header *")]
+                  .filter((e) => e.closest("[popover], .formula, .unseen, .skip") === null && e.checkVisibility())
+                  .filter((e) => e.getBoundingClientRect().right > innerWidth + 1)
+                  .map((e) => e.outerHTML.slice(0, 120))"""
+            )
+            assert overflow == [], (path, width)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
 
 
 def test_labels_in_the_picture_do_not_run_into_each_other(

@@ -304,8 +304,8 @@ def test_nothing_sent_is_a_fault_of_ours(
         f"{quote(name, errors='replace')}={quote(value, errors='replace')}" for name, value in query
     )
     headers = {
-        "Accept-Language": accepted.encode("latin-1", "replace"),
-        "If-None-Match": accepted.encode("latin-1", "replace"),
+        b"Accept-Language": accepted.encode("latin-1", "replace"),
+        b"If-None-Match": accepted.encode("latin-1", "replace"),
     }
     response = client.get(f"{address}?{pairs}", headers=headers)
     assert response.status_code < 500

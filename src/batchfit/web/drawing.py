@@ -40,7 +40,7 @@ Texts = Callable[[str], str]
 
 def _element(
     shape: Shape, known: Mapping[str, Value], words: Mapping[str, str], lang: str, texts: Texts
-) -> Markup:
+) -> str:
     place: Place = _call(shape.place, known)
     if isinstance(place, Triangle):
         numbers = [_short(length) for length in place]

@@ -44,10 +44,7 @@ class Prose:
     def entries(self, section: str) -> list[Entry]:
         """A section's parts, each under its level-2 heading."""
         parts = re.split(r"^## +(.+?) *$", self.sections.get(section, ""), flags=re.M)
-        return [
-            Entry(heading, _html(text))
-            for heading, text in zip(parts[1::2], parts[2::2], strict=True)
-        ]
+        return [Entry(heading, _html(text)) for heading, text in zip(parts[1::2], parts[2::2], strict=True)]
 
 
 def read_prose(slug: str, lang: str) -> Prose:
