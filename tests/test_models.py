@@ -22,6 +22,7 @@ kind = "decoder"
 parameters = 8030261248
 context = 131072
 source = "published configuration"
+aliases = ["meta-llama/Llama-3.1-8B"]
 """
 
 
@@ -40,6 +41,7 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def test_profiles_come_back_as_they_were_written(catalogue: Path) -> None:
     found = models.load_profiles("Llama-3.1-8B")
+    assert found == models.load_profiles("hf:meta-llama/Llama-3.1-8B")
     assert sorted(map(repr, found)) == sorted(map(repr, family()))
     assert {models.Variant.of(p) for p in found} == set(models.variants("llama-3.1-8b"))
 

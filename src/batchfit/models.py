@@ -1,9 +1,10 @@
 """The catalogue of models and their profiles. Planning from it needs no torch.
 
 `catalog/models.toml` has one `[[model]]` for each model: `name` (what people type), `title`, `parameters`, `family`,
-`kind` ("decoder", "encoder", "vision", ...), `source` (where its configuration is from) and, where samples are
-sequences, `context` (its longest sequence in tokens). `catalog/profiles/NAME/VARIANT.json.gz` are its profiles, one for
-each way of training; the file's name says which, so that only those wanted are read:
+`kind` ("decoder", "encoder", "vision", ...), `source` (where its configuration is from), `aliases` (what else people
+call it, such as its name on the hub) and, where samples are sequences, `context` (its longest in tokens).
+`catalog/profiles/NAME/VARIANT.json.gz` are its profiles, one for each way of training; the file's name says which, so
+that only those wanted are read:
 
     PRECISION.OPTIMIZER.TRAINED.CHECKPOINTING.json.gz
     bf16-mixed.adamw.full.none.json.gz, bf16.adamw.lora16.full.json.gz, bf16.adamw.nf4-lora16.full.json.gz
@@ -42,6 +43,7 @@ class ModelEntry:
     parameters: int
     context: int | None
     source: str
+    aliases: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +90,19 @@ def load_models() -> tuple[ModelEntry, ...]:
 def parse_models(text: str) -> tuple[ModelEntry, ...]:
     """The models of a catalogue in TOML. Raises BadInput naming the entry and key that is wrong."""
     rows: list[dict[str, Any]] = tomllib.loads(text).get("model", [])
-    return tuple(from_json(ModelEntry, {"context": None, **row}, f"model {row.get('name')}") for row in rows)
+    return tuple(
+        from_json(ModelEntry, {"context": None, "aliases": [], **row}, f"model {row.get('name')}")
+        for row in rows
+    )
 
 
 def find_model(name: str) -> ModelEntry | None:
-    """The model that people call `name`, whatever its case; None where the catalogue has none."""
-    wanted = name.strip().lower()
-    return next((entry for entry in load_models() if entry.name == wanted), None)
+    """The model that people call `name`, whatever its case, with or without "hf:"; None where there is none."""
+    wanted = name.strip().lower().removeprefix("hf:")
+    for entry in load_models():
+        if wanted in (entry.name, *(alias.lower() for alias in entry.aliases)):
+            return entry
+    return None
 
 
 def nearby(name: str) -> tuple[str, ...]:

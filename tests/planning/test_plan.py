@@ -138,6 +138,9 @@ def test_no_exact_plan_on_all_gpus_names_the_nearest_on_each_side() -> None:
     assert [(near.side, near.plan.drift) for near in answer.nearest] == [("below", -2), ("above", 6)]
     assert all(each.drift == 0 and each.replicas != 8 for each in answer.plans)
     assert "of the 8 GPUs are used" in answer.sentence
+    for near in answer.nearest:
+        assert near.plan.relative_step_time is not None
+        assert near.plan.relative_step_time < 0.8
 
 
 def test_a_tolerance_uses_all_gpus_where_that_is_faster() -> None:
@@ -255,6 +258,8 @@ def test_one_batch_held_across_gpu_counts() -> None:
         assert row.plan is not None
         assert row.plan.effective_batch == 256
     assert len(table.to_dict()["elastic"]) == 5
+    assert table._repr_html_().count("<tr>") == 6
+    assert table.sentence in str(table)
 
 
 def test_more_than_one_million_samples_and_many_gpus() -> None:
@@ -319,3 +324,15 @@ def test_records_are_flat_and_html_stands_alone() -> None:
     assert "<svg" in html
     assert answer.sentence.split(":")[0] in html
     assert "<script" not in html
+
+
+def test_the_number_comes_with_its_range_and_where_that_is_from() -> None:
+    asked: dict[str, Any] = {"batch": 64, "gpu": "a100-80gb", "gpus": 1, "seq_len": 1024, "precision": "bf16"}
+    known = plan(family(), **asked, headroom="0%")
+    assert any("as replayed" in note for note in known.notes)
+    unknown = plan(decoder(SMALL, reserved=None), **{**asked, "precision": None})
+    assert any("the headroom stands for that" in note for note in unknown.notes)
+    tight = plan(family(), **asked)
+    assert tight.best is not None
+    assert tight.best.verdict == "tight"
+    assert any("it may fail" in note for note in tight.notes)

@@ -13,6 +13,7 @@ from batchfit.planning import Elastic, Plan, Plans
 from batchfit.planning.present import Comparison
 from batchfit.planning.result import PHASE_NAMES
 from batchfit.planning.sensitivity import Curve
+from batchfit.planning.throughput import error_sentence
 from batchfit.units import UNITS, format_bytes
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def show(answer: Plans, arguments: Sequence[str], *, comparison: Comparison | No
         screen.print(note)
     screen.print(f"[dim]{answer.gpu}: {answer.capacity}.[/]")
     if answer.plans and answer.plans[0].relative_step_time is not None:
-        screen.print("[dim]Times are a model's, at best; `--json` names its sources.[/]")
+        screen.print(f"[dim]{error_sentence()}. `--json` names its sources.[/]")
     screen.print()
     for line in next_steps(answer, arguments):
         # A command must stay on one line to be copied.

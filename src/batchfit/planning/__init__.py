@@ -9,6 +9,7 @@ It reads memory profiles and never imports torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from batchfit.gpus import Gpu, find_gpu
@@ -175,7 +176,16 @@ def _nearest(plans: Sequence[Plan], found: Sequence[Option], request: Request) -
     """Beside the target where all the GPUs do not reach it exactly; by memory where nothing fits at all."""
     if any(each.replicas == (request.replicas or request.gpus) and each.drift == 0 for each in plans):
         return ()
-    return beside(found, request) or (() if plans else in_memory(found, request))
+    nearest = beside(found, request) or (() if plans else in_memory(found, request))
+    return tuple(replace(near, plan=_timed(near.plan, plans)) for near in nearest)
+
+
+def _timed(plan: Plan, plans: Sequence[Plan]) -> Plan:
+    """A plan beside the target with its time per sample over that of the fastest plan."""
+    times = [each.time.seconds / each.effective_batch for each in plans if each.time]
+    if not times or plan.time is None:
+        return plan
+    return replace(plan, relative_step_time=plan.time.seconds / plan.effective_batch / min(times))
 
 
 def _curve(plans: Sequence[Plan], nearest: Sequence[Nearest], found: Sequence[Option]) -> Curve | None:

@@ -19,7 +19,22 @@ _HEADS = ("lm_head", "output_projection", "embed_out", "score", "cross_entropy",
 
 def notes(plan: Plan, option: Option) -> tuple[str, ...]:
     """What binds memory and time in this plan, and what costs nothing."""
-    return (*_memory(plan, option), *_logits(plan, option), *_time(plan))
+    return (*_memory(plan, option), *_logits(plan, option), *_time(plan), _range(plan, option))
+
+
+def _range(plan: Plan, option: Option) -> str:
+    """What the number and its range come from: never a bare yes."""
+    tensors = f"{format_bytes(plan.peak_allocated_bytes)} is what tensors hold at the peak"
+    if plan.peak_reserved_bytes is None:
+        beyond = "what PyTorch's allocator takes beyond it is not known, so the headroom stands for that"
+    else:
+        reserved = format_bytes(plan.peak_reserved_bytes)
+        beyond = f"{reserved} what PyTorch's allocator reserves for them, as replayed"
+    kept = format_bytes(option.capacity.headroom_bytes)
+    tight = (
+        "" if plan.verdict == "fits" else f"; that leaves less than the {kept} to be kept free: it may fail"
+    )
+    return f"{tensors}, {beyond}{tight}."
 
 
 def _memory(plan: Plan, option: Option) -> Iterator[str]:
@@ -27,13 +42,14 @@ def _memory(plan: Plan, option: Option) -> Iterator[str]:
     free = option.envelope.largest(plan.peak_allocated_bytes, accumulates)
     phase = PHASE_NAMES[plan.binding_phase]
     binds = f"The {phase} binds" if phase == "optimizer step" else f"Memory is highest in the {phase}"
+    place = "" if plan.binding_where == phase else f" ({plan.binding_where})"
     if free > plan.micro_batch:
         limit = "any micro-batch" if free == NO_LIMIT else f"micro-batch {free:,}"
-        yield f"{binds} ({plan.binding_where}): {limit} takes no more memory than {plan.micro_batch:,}."
+        yield f"{binds}{place}: {limit} takes no more memory than {plan.micro_batch:,}."
     else:
         sample = option.profile.peak(plan.micro_batch + 1, plan.accumulation_steps, option.seq_len)
         more = format_bytes(sample.allocated_bytes - plan.peak_allocated_bytes)
-        yield f"{binds} ({plan.binding_where}): one more sample per micro-batch takes {more}."
+        yield f"{binds}{place}: one more sample per micro-batch takes {more}."
     if accumulates:
         alone = option.profile.peak(plan.micro_batch, 1, option.seq_len).allocated_bytes
         if plan.peak_allocated_bytes > alone:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from batchfit.planning.result import COLUMNS, Plan, Plans, cells
@@ -73,6 +74,17 @@ class Elastic:
             shown = cells(row.plan) if row.plan else ("no plan",)
             lines.append("  ".join((str(row.gpus), *shown)))
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("on", *COLUMNS, ""))
+        rows = (
+            (str(row.gpus), *(cells(row.plan) if row.plan else [""] * len(COLUMNS)), row.why) for row in self
+        )
+        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        return (
+            f"<p><strong>{escape(self.sentence)}</strong></p>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        )
 
 
 def _row(answer: Plans) -> ElasticRow:

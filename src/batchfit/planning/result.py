@@ -9,7 +9,7 @@ from typing import Any
 from batchfit.planning.fit import Capacity, Verdict
 from batchfit.planning.sensitivity import Curve
 from batchfit.planning.target import Target
-from batchfit.planning.throughput import StepTime, spent
+from batchfit.planning.throughput import StepTime, measured_error, spent
 from batchfit.units import format_bytes
 
 
@@ -220,6 +220,7 @@ class Plans:
                 "headroom_reason": self.capacity.headroom_reason,
             },
             "assumptions": list(self.assumptions),
+            "time_error": measured_error(),
             "considered": self.considered,
         }
 

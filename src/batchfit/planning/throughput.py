@@ -43,10 +43,27 @@ ERROR_FILE = "catalog/throughput_error.json"
 
 
 @cache
+def measured_error() -> dict[str, Any]:
+    """This model's error on published runs: of "relative" and of "absolute" times, each with "count", "median", "p90"
+    and "signed_median" (above 0: too fast)."""
+    found: dict[str, Any] = json.loads(resources.files("batchfit").joinpath(ERROR_FILE).read_text("utf-8"))
+    return {kind: found[kind] for kind in ("relative", "absolute")}
+
+
 def model_error() -> float:
-    """The median error of this model's relative step times on published runs: plans nearer than that are a tie."""
-    measured = json.loads(resources.files("batchfit").joinpath(ERROR_FILE).read_text("utf-8"))
-    return float(measured["relative"]["median"])
+    """The median error of relative step times: plans nearer to each other than that are a tie."""
+    return float(measured_error()["relative"]["median"])
+
+
+def error_sentence() -> str:
+    """How good the model is, in a sentence."""
+    relative, absolute = measured_error()["relative"], measured_error()["absolute"]
+    lean = "fast" if absolute["signed_median"] > 0 else "slow"
+    return (
+        f"Times are a model's: between two settings it is off by {relative['median']:.0%} (one in ten: "
+        f"{relative['p90']:.0%} or more) on {relative['count']} published pairs; absolutely it is "
+        f"{abs(absolute['signed_median']):.0%} too {lean} in the median of {absolute['count']} runs"
+    )
 
 
 @dataclass(frozen=True, slots=True)
