@@ -84,14 +84,16 @@ class PlanCommand(click.Command):
 @click.option("--top", type=click.IntRange(1, 1000), default=TOP, show_default=True, help="Plans to show.")
 @click.option("--curve", is_flag=True, help="Also draw memory against the micro-batch.")
 @click.option("--svg", metavar="FOLDER", type=click.Path(file_okay=False), help="Write the pictures there.")
+@click.option("--cache/--no-cache", default=True, help="Keep traces, and use those kept.  [default: --cache]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def command(ctx: click.Context, /, model: tuple[str, ...], gpus: str, top: int, **asked: Any) -> None:
     """Find the micro-batch size, accumulation steps, replicas, sharding and checkpointing that reach a batch, fit, and
     are fastest.
 
-    MODEL is a model of the catalogue or a profile that was saved; several profiles of one model, such as with and
-    without checkpointing, are planned together.
+    MODEL is a model of the catalogue, a profile that was saved, or any model that can be traced: a config.json or its
+    folder, hf:owner/name, timm:name, FILE.py:FUNCTION or package.module:FUNCTION. Several profiles of one model, such
+    as with and without checkpointing, are planned together.
     """
     try:
         _run(ctx, model, _counts(gpus), top, asked)
@@ -105,8 +107,8 @@ def _run(
     now: dict[str, Any] = {}
     if asked["present"]:
         now, model = _read_present(asked["present"], model)
-    profiles = profiles_of(_given(model, "MODEL"))
     wanted = {**now, **{name: value for name, value in asked.items() if value is not None}}
+    profiles = profiles_of(_given(model, "MODEL"), asked, keep=asked["cache"])
     if asked["present"]:
         # The best plan is free to change what the file sets, unless it is typed too.
         wanted |= {name: asked[name] for name in _PRESENT}

@@ -43,18 +43,23 @@ def _memory(plan: Plan, option: Option) -> Iterator[str]:
     phase = PHASE_NAMES[plan.binding_phase]
     binds = f"The {phase} binds" if phase == "optimizer step" else f"Memory is highest in the {phase}"
     place = "" if plan.binding_where == phase else f" ({plan.binding_where})"
-    if free > plan.micro_batch:
-        limit = "any micro-batch" if free == NO_LIMIT else f"micro-batch {free:,}"
-        yield f"{binds}{place}: {limit} takes no more memory than {plan.micro_batch:,}."
+    if free > 1 and plan.peak_allocated_bytes == _peak(option, 1, plan):
+        upto = "any micro-batch takes" if free == NO_LIMIT else f"micro-batches up to {free:,} take"
+        yield f"{binds}{place}: {upto} no more memory than 1."
+    elif free > plan.micro_batch:
+        yield f"{binds}{place}: micro-batch {free:,} takes no more memory than {plan.micro_batch:,}."
     else:
-        sample = option.profile.peak(plan.micro_batch + 1, plan.accumulation_steps, option.seq_len)
-        more = format_bytes(sample.allocated_bytes - plan.peak_allocated_bytes)
+        more = format_bytes(_peak(option, plan.micro_batch + 1, plan) - plan.peak_allocated_bytes)
         yield f"{binds}{place}: one more sample per micro-batch takes {more}."
     if accumulates:
         alone = option.profile.peak(plan.micro_batch, 1, option.seq_len).allocated_bytes
         if plan.peak_allocated_bytes > alone:
             kept = format_bytes(plan.peak_allocated_bytes - alone)
             yield f"Accumulating takes {kept}, once, however many steps: gradients outlive their micro-batch."
+
+
+def _peak(option: Option, micro_batch: int, plan: Plan) -> int:
+    return option.profile.peak(micro_batch, plan.accumulation_steps, option.seq_len).allocated_bytes
 
 
 def _logits(plan: Plan, option: Option) -> Iterator[str]:

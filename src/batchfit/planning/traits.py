@@ -9,8 +9,8 @@ from functools import partial
 from batchfit.errors import BadInput
 from batchfit.profile import MemoryProfile
 
-#: Where several would do, the first is taken: full training, in the precision that trains most safely.
-PRECISIONS = ("bf16-mixed", "bf16", "fp16-mixed", "fp16", "fp32")
+#: Where several would do, the first is taken, as in a trace: all in 16 bits, which is how models are loaded now.
+PRECISIONS = ("bf16", "bf16-mixed", "fp16-mixed", "fp16", "fp32")
 OPTIMIZERS = ("adamw", "adamw-fused", "adamw-single")
 #: From the simplest: each step down costs more recomputation, or more thought.
 CHECKPOINTING = ("none", "selective", "full")
