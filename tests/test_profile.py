@@ -115,9 +115,9 @@ def test_lines_over_the_sequence_length() -> None:
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "2"])
 def test_batches_are_whole_numbers(bad: Any) -> None:
-    with pytest.raises(BadInput, match="^micro_batch: must be a whole number of 1 or more; you gave "):
+    with pytest.raises(BadInput, match=r"^micro_batch: must be a whole number of 1 or more; you gave "):
         profile().peak(bad)
-    with pytest.raises(BadInput, match="^accumulation_steps: must be a whole number"):
+    with pytest.raises(BadInput, match=r"^accumulation_steps: must be a whole number"):
         profile().peak(1, bad)
 
 
@@ -178,9 +178,9 @@ def test_loading_is_strict(change: Any, message: str) -> None:
 
 
 def test_what_is_no_profile_at_all(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="^profile: is not JSON: "):
+    with pytest.raises(BadInput, match=r"^profile: is not JSON: "):
         MemoryProfile.from_json("{")
-    with pytest.raises(BadInput, match="^profile: is not a batchfit profile"):
+    with pytest.raises(BadInput, match=r"^profile: is not a batchfit profile"):
         MemoryProfile.from_json("[1]")
     with pytest.raises(BadInput, match=r"none\.json: cannot be read: "):
         MemoryProfile.load(tmp_path / "none.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -17,6 +18,17 @@ from batchfit.trace.meta import MetaDevice
 from batchfit.trace.pretence import Pretence
 from batchfit.trace.tracker import Tracker, true_tensors
 from batchfit.tracing import being_traced
+
+
+@contextmanager
+def _frozen_heap() -> Iterator[None]:
+    """In here the garbage collector looks only at what is new: libraries have made a million objects, and walking
+    them each time that tensors come and go takes longer than the trace."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 class _Unwatched(TorchDispatchMode):
@@ -68,6 +80,7 @@ class Gpu:
         """Code in here runs on the GPU, and the tracker writes the timeline of what it does."""
         tracker = Tracker(self.device, self.device.on_device, Kernels() if self.is_cuda else None)
         with ExitStack() as stack:
+            stack.enter_context(_frozen_heap())
             # A training loop may print what a model must not decide by.
             stack.enter_context(
                 self.pretending(lambda: bool(tracker.paths.current) or tracker.category == "optimizer")

@@ -28,6 +28,24 @@ _Operator = Any
 _MASKS = (torch.bool, torch.uint8)
 
 
+#: Their schemas say that results are new, and they are not.
+_SECRET_VIEWS = ("_unsafe_view", "_reshape_alias", "lift")
+
+#: These write to their argument's shape, so the result is not described by what went in.
+_RESHAPED_IN_PLACE = (
+    "resize",
+    "set_",
+    "as_strided_",
+    "t_",
+    "transpose_",
+    "swapaxes_",
+    "swapdims_",
+    "squeeze_",
+    "unsqueeze_",
+    "detach_",
+)
+
+
 class _Traits:
     """What an operator's schema says of its results."""
 
@@ -36,6 +54,7 @@ class _Traits:
         "device_at",
         "fresh",
         "in_place",
+        "listed",
         "random",
         "spoilt",
         "tensor_free",
@@ -53,30 +72,22 @@ class _Traits:
         self.written = [i for i, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write]
         #: The written arguments whose values are not known afterwards. A trace takes gradients to be finite.
         self.spoilt = [i for i in self.written if schema.arguments[i].name != "found_inf"]
+        name = func.name().removeprefix("aten::")
+        kinds = {str(r.type) for r in returns}
         #: Every result is a new tensor. `_unsafe_view` and its like say so too, but are views in truth.
         self.fresh = (
-            bool(returns)
-            and not self.written
-            and all(r.alias_info is None and str(r.type) in ("Tensor", "Optional[Tensor]") for r in returns)
-            and not func.name().startswith(("aten::_unsafe_view", "aten::_reshape_alias", "aten::lift"))
+            (kinds <= {"Tensor", "Optional[Tensor]"} or kinds == {"List[Tensor]"})
+            and all(r.alias_info is None for r in returns)
+            and not name.startswith(_SECRET_VIEWS)
         )
+        #: The result is a list of tensors.
+        self.listed = kinds == {"List[Tensor]"}
         #: The result is the first argument, written to.
         self.in_place = (
             len(returns) == 1
             and self.written == [0]
             and returns[0].alias_info is not None
-            and not func.name().startswith(
-                (
-                    "aten::resize",
-                    "aten::set_",
-                    "aten::as_strided",
-                    "aten::t_",
-                    "aten::transpose_",
-                    "aten::squeeze_",
-                    "aten::unsqueeze_",
-                    "aten::detach_",
-                )
-            )
+            and not name.startswith(_RESHAPED_IN_PLACE)
         )
         self.device_at = next((i for i, a in enumerate(schema.arguments) if a.name == "device"), None)
         self.tensor_free = not any("Tensor" in str(a.type) for a in schema.arguments)
@@ -95,11 +106,12 @@ class MetaDevice:
         self.known = KnownValues()
         self._traits: dict[_Operator, _Traits] = {}
         self._specs: dict[tuple[Any, ...], tuple[_Spec, ...]] = {}
+        self._has_left = False
         self._off_device = weakref.WeakSet[torch.UntypedStorage]()
 
     def on_device(self, tensor: torch.Tensor) -> bool:
         """Whether `tensor` is in the GPU's memory."""
-        return tensor.is_meta and not (self._off_device and tensor.untyped_storage() in self._off_device)
+        return tensor.is_meta and not (self._has_left and tensor.untyped_storage() in self._off_device)
 
     def bring(self, tensor: torch.Tensor) -> torch.Tensor:
         """`tensor` as it is on the device: a meta tensor of the same layout, its value known if it was and is small."""
@@ -124,7 +136,7 @@ class MetaDevice:
             tensors = _Tensors(args, kwargs)
         if self._follows(traits, tensors):
             return self._run_known(func, traits, args, kwargs, tensors)
-        if self._off_device or self._leaves(kwargs):
+        if self._has_left or self._leaves(kwargs):
             return self._on_host(func, traits, args, kwargs, tensors)
         return self._unknown(func, traits, args, kwargs, tensors)
 
@@ -164,25 +176,29 @@ class MetaDevice:
             return out
         if traits.in_place:
             return args[0]
-        made = tuple(
+        made = [
             None if s is None else torch.empty_strided(s[0], s[1], dtype=s[2], device=_META) for s in specs
-        )
-        return made if len(func._schema.returns) > 1 else made[0]
+        ]
+        if traits.listed:
+            return made
+        return made[0] if len(made) == 1 else tuple(made) if made else None
 
     def _remember(self, key: tuple[Any, ...], traits: _Traits, out: Any, inputs: list[torch.Tensor]) -> None:
         if traits.in_place:
             self._specs[key] = ()
             return
-        results = out if isinstance(out, tuple) else (out,)
         storages = {t.untyped_storage()._cdata for t in inputs}
         specs: list[_Spec] = []
-        for result in results:
+        for result in [] if out is None else _listed(out):
             if result is None:
                 specs.append(None)
                 continue
-            if not result.is_meta or result.storage_offset() or result.untyped_storage()._cdata in storages:
+            storage = result.untyped_storage()
+            plain = torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=_META)
+            own = storage._cdata not in storages and result.is_meta and not result.storage_offset()
+            if not own or storage.nbytes() != plain.untyped_storage().nbytes():
                 return
-            storages.add(result.untyped_storage()._cdata)
+            storages.add(storage._cdata)
             specs.append((result.size(), result.stride(), result.dtype))
         self._specs[key] = tuple(specs)
 
@@ -213,6 +229,7 @@ class MetaDevice:
         leaves = self._leaves(kwargs)
         out = self._unknown(func, traits, args, {**kwargs, "device": _META} if leaves else kwargs, tensors)
         if leaves or not any(self.on_device(t) for t in tensors.meta):
+            self._has_left = True
             self._off_device.update(t.untyped_storage() for t in _listed(out) if isinstance(t, torch.Tensor))
         return out
 

@@ -14,6 +14,9 @@ from batchfit.trace.timeline import Frame
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MACHINERY = (os.path.dirname(torch.__file__) + os.sep, _PACKAGE, "<")
+
+#: What runs a person's code: nothing further out says anything about it.
+_OUTERMOST = {os.path.join(_PACKAGE, "trace", name) for name in ("step.py", "own_step.py", "trainers.py")}
 _MACHINERY_FILES = {contextlib.__file__, functools.__file__}
 
 
@@ -23,7 +26,7 @@ class Stacks:
     def __init__(self) -> None:
         self.stacks: list[tuple[Frame, ...]] = [()]
         self._by_place: dict[tuple[object, ...], int] = {(): 0}
-        self._personal: dict[CodeType, bool] = {}
+        self._personal: dict[CodeType, bool | None] = {}
 
     def here(self, depth: int) -> int:
         """The number of the stack as the `depth`-th caller sees it: the person's frames only, innermost first."""
@@ -32,12 +35,15 @@ class Stacks:
         frame: FrameType | None = sys._getframe(depth)
         while frame is not None:
             code = frame.f_code
-            known = personal.get(code)
-            if known is None:
-                known = personal[code] = is_personal(code)
+            try:
+                known = personal[code]
+            except KeyError:
+                known = personal[code] = None if code.co_filename in _OUTERMOST else is_personal(code)
             if known:
                 place.append(code)
                 place.append(frame.f_lasti)
+            elif known is None:
+                break
             frame = frame.f_back
         key = tuple(place)
         number = self._by_place.get(key)
