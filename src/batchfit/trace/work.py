@@ -62,7 +62,9 @@ class WorkCounter:
             work.other_bytes += moved
             return
         work.products_bytes += moved
-        flops = int(kind(*args, **kwargs, out_val=out))
+        # PyTorch's counts do not know of a product's own result type, which comes after the matrices.
+        factors = (value for value in args if not isinstance(value, torch.dtype))
+        flops = int(kind(*factors, **kwargs, out_val=out))
         if "attention" in func._schema.name:
             work.attention_flops += flops
         if phase == "backward":
