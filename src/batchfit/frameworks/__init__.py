@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from batchfit.errors import BadInput
-from batchfit.frameworks._reading import MAX_CHARACTERS, file_format, load
+from batchfit.frameworks._reading import MAX_CHARACTERS, checked_length, file_format, load
 from batchfit.frameworks._writing import Emitted, Note
 from batchfit.settings import TrainingSettings
 
@@ -92,6 +92,7 @@ def read_settings(
     is no such file or no framework's settings are in it, and on the key whose value cannot be used.
     """
     text, filename = _text_of(source, filename)
+    checked_length(text)
     reader = framework(name) if name else _recognized(text, filename)
     if reader.read is None:
         raise BadInput("framework", "{title} cannot be read back: it is a program", title=reader.title)

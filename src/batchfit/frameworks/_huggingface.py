@@ -230,7 +230,7 @@ def read_optim(file: Section, key: str, reading: Reading) -> None:
         reading.notes.append(
             f"{key} {name} may page its states out to the host; they are counted on the GPU."
         )
-    if found == "sgd" and "momentum" in str(file.value("optim_args") or ""):
+    if found == "sgd" and "momentum" in file.scalar("optim_args"):
         found = "momentum"
     reading.fields["optimizer"] = found
 
@@ -246,8 +246,11 @@ def read_sharding(file: Section, reading: Reading) -> None:
         if said := precision_of_config(inner):
             reading.fields["precision"] = said
     elif file.value("fsdp") or (file.sections("fsdp_config") and file.value("fsdp") is None):
-        words = file.value("fsdp")
-        words = " ".join(words) if isinstance(words, list) else str(words or "")
+        words = (
+            " ".join(file.words("fsdp") or ())
+            if isinstance(file.value("fsdp"), list)
+            else file.scalar("fsdp")
+        )
         read_fsdp(
             file.section("fsdp_config") if file.sections("fsdp_config") else Section({}), words, reading
         )
@@ -278,7 +281,7 @@ def read_fsdp(plugin: Section, words: str, reading: Reading) -> None:
         "fsdp_reshard_after_forward",
     ):
         if key in plugin:
-            said.append(str(plugin.value(key)).lower())
+            said.append(plugin.scalar(key))
     parts = [part for text in said for part in text.replace(",", " ").split()]
     if "false" in parts:
         parts.append("shard_grad_op")

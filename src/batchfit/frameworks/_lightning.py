@@ -91,18 +91,13 @@ def _devices(trainer: Section) -> int | None:
 
 
 def _precision(trainer: Section) -> str | None:
-    value = trainer.value("precision")
-    if value is None:
+    if trainer.value("precision") is None:
         return "fp32"
-    found = _PRECISION_READ.get(str(value))
-    if found is None and str(value) not in (
-        "64",
-        "64-true",
-        "transformer-engine",
-        "transformer-engine-float16",
-    ):
+    said = trainer.scalar("precision")
+    others = ("64", "64-true", "transformer-engine", "transformer-engine-float16")
+    if said not in _PRECISION_READ and said not in others:
         raise trainer.bad("precision", f"one of {', '.join(_PRECISION_READ)}")
-    return found
+    return _PRECISION_READ.get(said)
 
 
 def _read_strategy(trainer: Section, reading: Reading) -> None:

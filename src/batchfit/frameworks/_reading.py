@@ -6,6 +6,7 @@ import ast
 import importlib
 import json
 import re
+import reprlib
 import tomllib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -17,6 +18,9 @@ from batchfit.settings import TrainingSettings
 
 #: Configuration files are a few kilobytes. A limit keeps a page that reads them from being kept busy.
 MAX_CHARACTERS = 1_000_000
+
+#: No batch, sequence or cluster has more; a larger number is a slip, or mischief.
+MAX_COUNT = 10**15
 
 _FORMATS = {
     ".json": "json",
@@ -32,27 +36,28 @@ UNSAID = (None, "auto")
 
 
 def file_format(text: str, filename: str = "") -> str:
-    """ "json", "yaml", "toml", "python" or "shell": by the file's name, else by what the text looks like."""
+    """ "json", "yaml", "toml", "python" or "shell": by the file's name, else by what the text looks like.
+
+    The patterns hold to one line each and to one way of matching it, so that no text takes long.
+    """
     if known := _FORMATS.get(PurePath(filename).suffix.lower()):
         return known
-    text = re.sub(r"^\s*#(?!!).*", "", text, flags=re.M)  # comments may quote a command of any kind
+    text = re.sub(r"^[ \t]*#(?!!).*", "", text, flags=re.M)  # comments may quote a command of any kind
     if text.lstrip().startswith("{"):
         return "json"
-    if re.search(r"^\s*\[[\w.]+\]\s*(#.*)?$", text, re.M) and re.search(r"^\s*[\w.]+\s*=", text, re.M):
+    if re.search(r"^[ \t]*\[[\w.]+\][ \t]*(#.*)?$", text, re.M) and re.search(
+        r"^[ \t]*[\w.]+[ \t]*=", text, re.M
+    ):
         return "toml"
-    if text.startswith("#!") or re.search(r"(^|\s)--[a-z][\w-]+", text):
+    if text.startswith("#!") or re.search(r"(^|\s)--[a-z][\w-]", text):
         return "shell"
-    if re.search(r"^\s*(import|from) [\w.]+|\w+\($", text, re.M):
+    if re.search(r"^(import|from) \w|\w\($", text, re.M):
         return "python"
     return "yaml"
 
 
-def load(text: str, filename: str = "") -> Mapping[str, Any]:
-    """The mapping that JSON, YAML or TOML text holds.
-
-    Raises BadInput on `file` where the text is too long, cannot be parsed, or is not a mapping.
-    """
-    kind = file_format(text, filename)
+def checked_length(text: str) -> str:
+    """The text itself. Raises BadInput on `file` where it is too long."""
     if len(text) > MAX_CHARACTERS:
         raise BadInput(
             "file",
@@ -60,6 +65,15 @@ def load(text: str, filename: str = "") -> Mapping[str, Any]:
             limit=MAX_CHARACTERS,
             length=len(text),
         )
+    return text
+
+
+def load(text: str, filename: str = "") -> Mapping[str, Any]:
+    """The mapping that JSON, YAML or TOML text holds.
+
+    Raises BadInput on `file` where the text is too long, cannot be parsed, or is not a mapping.
+    """
+    kind = file_format(checked_length(text), filename)
     if kind not in ("json", "yaml", "toml"):
         raise BadInput("file", "must be JSON, YAML or TOML; it looks like {kind}", kind=kind)
     try:
@@ -104,8 +118,14 @@ def keys_of(text: str, filename: str = "") -> frozenset[str]:
 
 
 def shown(value: object) -> str:
-    """A value as it is restated in an error, cut where it is long."""
-    text = repr(value)
+    """A value as it is restated in an error, cut where it is long.
+
+    A YAML file of a few lines can hold aliases of aliases that would print without end: reprlib stops.
+    """
+    try:
+        text = reprlib.repr(value)
+    except ValueError:  # whole numbers of thousands of digits have no text
+        text = f"a {type(value).__name__} of great size"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -173,9 +193,15 @@ class Section:
         value = self.value(key)
         if value in UNSAID:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_COUNT:
             raise self.bad(key, "a whole number of 1 or more")
         return value
+
+    def scalar(self, key: str) -> str:
+        """A single value, of any kind, as text in lower case: "true", "2", "shard_grad_op"; else nothing."""
+        value = self.value(key)
+        small = isinstance(value, str | bool | float) or (isinstance(value, int) and abs(value) <= MAX_COUNT)
+        return str(value).lower() if small else ""
 
     def flag(self, key: str, default: bool | None = None) -> bool | None:
         """true or false."""
@@ -227,8 +253,6 @@ def python_calls(text: str, pattern: str) -> Section | None:
     would tell. An attribute reads as its last part (`torch.bfloat16` as "bfloat16"); the first positional
     argument stands under "0".
     """
-    if len(text) > MAX_CHARACTERS:
-        return None
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -103,7 +103,7 @@ def read(text: str, filename: str) -> TrainingSettings:
     file = Section(load(text, filename))
     reading = Reading(nodes=file.count("num_machines"), precision=_precision(file))
     _read_processes(file, reading)
-    kind = str(file.value("distributed_type") or "NO").upper()
+    kind = (file.scalar("distributed_type") or "no").upper()
     if kind == "FSDP":
         plugin = file.section("fsdp_config")
         read_fsdp(plugin, "", reading)
@@ -122,7 +122,7 @@ def read(text: str, filename: str) -> TrainingSettings:
 def _precision(file: Section) -> str | None:
     """ "no" (which YAML reads as false) leaves it to the dtype the script loads the weights in."""
     value = file.value("mixed_precision")
-    if value in (None, False, "no", "fp8"):
+    if value is None or file.scalar("mixed_precision") in ("false", "no", "fp8"):
         return None
     return {short: name for name, short in _MIXED.items()}[
         file.choice("mixed_precision", _MIXED.values()) or ""

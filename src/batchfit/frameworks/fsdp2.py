@@ -256,6 +256,7 @@ def main(steps=3):
         loss = train_step(model, optimizer, window{", scaler" if scaled else ""})
         if dist.get_rank() == 0:
             print(f"step {{step}}: loss {{loss:.4f}}")
+    dist.barrier()  # nobody leaves while another still needs it
     dist.destroy_process_group()
 
 

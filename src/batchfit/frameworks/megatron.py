@@ -20,6 +20,8 @@ _OPTIMIZERS = {"adamw-fused": "adam", "sgd": "sgd", "momentum": "sgd", "lion": "
 #: Its attention backends; "local" is its own unfused code.
 _ATTENTION = {"flash": "flash", "sdpa": "fused", "eager": "unfused"}
 _FSDP = {"zero2": "optim_grads", "zero3": "optim_grads_params", "fsdp": "optim_grads_params"}
+#: Variables made of variables could grow without end.
+_MAX_VALUE = 1000
 #: Sizes of the groups in which several GPUs share one replica.
 _SPLITS = ("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size")
 
@@ -161,8 +163,8 @@ def _read_batch(file: Section, reading: Reading) -> None:
 def _yaml_flags(text: str, filename: str) -> dict[str, str]:
     """The arguments that Megatron's own tests keep as YAML, under MODEL_ARGS; false leaves a flag out."""
     arguments = Section(load(text, filename)).section("MODEL_ARGS")
-    said = {key.removeprefix("--"): arguments.value(key) for key in arguments.names()}
-    return {key: str(value).lower() for key, value in said.items() if value not in (None, False)}
+    said = {key.removeprefix("--"): arguments.scalar(key) for key in arguments.names()}
+    return {key: value for key, value in said.items() if value not in ("", "false")}
 
 
 def _flags(text: str) -> dict[str, str]:
@@ -203,7 +205,7 @@ def _substituted(text: str, variables: dict[str, str]) -> str:
         name, default = match[1] or match[2], match[3]
         return variables.get(name, default if default is not None else match[0])
 
-    return re.sub(r"\$(?:(\w+)|\{(\w+)(?::-([^}]*))?\})", found, text)
+    return re.sub(r"\$(?:(\w+)|\{(\w+)(?::-([^}]*))?\})", found, text)[:_MAX_VALUE]
 
 
 def _number(value: str) -> Any:
@@ -228,7 +230,7 @@ def _replicas(file: Section, reading: Reading) -> int | None:
 def _read_optimizer(file: Section) -> str | None:
     name = file.word("optimizer", "adam")
     if name == "sgd":
-        return "sgd" if str(file.value("sgd-momentum") or "") in ("0.0", "0") else "momentum"
+        return "sgd" if file.scalar("sgd-momentum") in ("0.0", "0") else "momentum"
     return {value: key for key, value in _OPTIMIZERS.items()}.get((name or "").removeprefix("dist_"))
 
 
