@@ -19,10 +19,11 @@ PACKAGE = "@fontsource/stix-two-math@5.3.0"
 FONT = "package/files/stix-two-math-latin-400-normal.woff2"
 STATIC = Path(__file__).resolve().parents[1] / "src/batchfit/web/static"
 
-# ASCII, the signs that batchfit.emit sets, Greek, and the slanted letters that browsers set in a one-letter <mi>.
+# ASCII, the signs that batchfit.emit sets, and the slanted Latin and Greek letters that browsers put for a one-letter
+# <mi>. Of the layout features only ssty, the forms of small scripts: formulas are not kerned.
 CHARACTERS = (
     "U+0020-007E,U+00A0,U+00B7,U+00D7,U+2026,U+2032,U+2061,U+2208,U+2211,U+2212,U+221A,U+221E,U+2227,U+2228,"
-    "U+2248,U+2260,U+2264,U+2265,U+22C5,U+2308-230B,U+0391-03A9,U+03B1-03C9,"
+    "U+2248,U+2260,U+2264,U+2265,U+22C5,U+2308-230B,"
     "U+1D434-1D467,U+210E,U+1D6E2-1D71B"
 )
 
@@ -39,7 +40,7 @@ def main() -> None:
                 str(Path(folder) / FONT),
                 f"--unicodes={CHARACTERS}",
                 "--flavor=woff2",
-                "--layout-features=*",
+                "--layout-features=ssty",
                 "--no-hinting",
                 "--name-IDs=*",
                 f"--output-file={STATIC / 'math.woff2'}",

@@ -183,6 +183,23 @@ def test_what_is_ambiguous_is_echoed(page: Page) -> None:
     calculator.expect_results("32 Samples", "3 GB")
 
 
+def test_what_the_server_echoed_stays_until_one_types(page: Page) -> None:
+    calculator = Calculator.opened(page, "activation_per_sample=1.000", "de")
+    expect(page.locator("#activation_per_sample-note")).to_have_text("gelesen als 1000")
+    assert query_of(page) == {"activation_per_sample": "1000"}
+    calculator.type("activation_per_sample", "1000")
+    expect(page.locator("#activation_per_sample-note")).to_be_hidden()
+
+
+def test_a_unit_typed_into_the_field_is_chosen_beside_it(page: Page) -> None:
+    calculator = Calculator.opened(page)
+    calculator.type("activation_per_sample", "0.5 gib")
+    assert page.locator("select[name=activation_per_sample_unit]").input_value() == "GiB"
+    calculator.expect_results("32 samples", "2 GiB")
+    calculator.type("activation_per_sample", "1")
+    calculator.expect_results("32 samples", "4 GiB")
+
+
 def test_the_answer_is_spoken_only_once_typing_stops(page: Page) -> None:
     calculator = Calculator.opened(page)
     page.evaluate(

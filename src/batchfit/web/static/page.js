@@ -17,9 +17,9 @@ const QUIET = 900; // milliseconds without typing before the result is spoken
 const defaults = Object.fromEntries(Object.values(calculator.fields).filter((field) => field.default !== null)
   .map((field) => [field.name, canonical(field, readField(field, field.default, field.unit, calculator))]));
 
-/** The inputs as the form has them. */
+/** Whether the inverse's field is given, and its solved field found. */
 let backwards = calculator.inverted;
-/** The last results that there were, and the address that gives them. */
+/** The last results that there were. */
 let last = null;
 
 // ---- Reading the form ---------------------------------------------------------------------------------------
@@ -65,9 +65,10 @@ function queryOf(readings, fields = fieldsInUse()) {
 
 // ---- Showing ------------------------------------------------------------------------------------------------
 
-function update() {
+/** Reads the form and shows what follows from it. `asServed`: what stands beside the fields is the server's, and right. */
+function update({ asServed = false } = {}) {
   const { readings, wrong } = read();
-  for (const field of fieldsInUse()) showReading(field, readings[field.name], wrong[field.name]);
+  if (!asServed) for (const field of fieldsInUse()) showReading(field, readings[field.name], wrong[field.name]);
   const problems = Object.values(wrong);
   const state = !problems.length ? "good" : problems.some((problem) => !problem.empty) && last ? "stale" : "empty";
   root.dataset.state = state;
@@ -96,6 +97,9 @@ function showReading(field, reading, problem) {
   const typed = box.value.trim();
   const noteworthy = reading?.ambiguous && ![reading.echo, canonical(field, reading)].includes(typed);
   show(document.getElementById(`${field.name}-note`), noteworthy ? fill(calculator.readAs, { number: reading.echo }) : "");
+  // A unit typed into the field is shown as chosen beside it.
+  const unit = find("select", box.parentElement);
+  if (reading && [...(unit?.options ?? [])].some((option) => option.value === reading.unit)) unit.value = reading.unit;
   if (problem && !problem.empty) box.setAttribute("aria-invalid", "true");
   else box.removeAttribute("aria-invalid");
 }
@@ -303,7 +307,7 @@ document.querySelector("[data-reset]")?.addEventListener("click", (event) => {
   reset();
 });
 
-// What the server showed stays as it is; only a browser that put other values back into the form changes it.
-update();
+// A browser may have put other values back into the form than the server sent.
+update({ asServed: fieldsInUse().every((field) => input(field.name).value === input(field.name).defaultValue) });
 moveSliders();
 document.documentElement.dataset.ready = "true";
