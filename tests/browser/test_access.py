@@ -260,10 +260,18 @@ def test_the_printed_report(page: Page, tmp_path: Path) -> None:
     assert f"Gedruckt: {now}" in text
     assert "Teilen" not in text
     assert "Fragen und Antworten" not in text
-    pages = subprocess.run(
-        ["pdfinfo", str(tmp_path / "report.pdf")], check=True, capture_output=True, text=True
-    ).stdout
-    assert "Pages:           2" in pages
+
+
+@pytest.mark.parametrize(
+    "query", ["", "target_batch=250&replicas=8", "accumulation_steps=1000&micro_batch=100"]
+)
+def test_the_printed_report_takes_two_pages(page: Page, tmp_path: Path, query: str) -> None:
+    for lang in languages():
+        Calculator.opened(page, query, lang)
+        page.pdf(path=tmp_path / "report.pdf", format="A4")
+        command = ["pdfinfo", str(tmp_path / "report.pdf")]
+        about = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        assert "Pages:           2" in about, lang
 
 
 def test_the_print_button_prints(page: Page) -> None:
