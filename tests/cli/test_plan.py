@@ -115,6 +115,7 @@ def test_drift_is_told(saved: list[str]) -> None:
 
 def test_one_batch_on_several_counts(saved: list[str]) -> None:
     asked = ["--batch", "4Mi-tokens", "--seq-len", "8192", "--gpu", "h100-80gb", "--gpus", "8,1,4,2"]
+    asked += ["--precision", "bf16-mixed"]
     data = answered(*saved, *asked)
     assert [row["gpus"] for row in data["elastic"]] == [1, 2, 4, 8]
     assert all(row["plan"]["effective_batch"] == 512 for row in data["elastic"])
@@ -163,6 +164,7 @@ def test_every_framework_gets_its_file(saved: list[str], framework: str) -> None
     assert "accumulation steps" in result.stderr
     emitted = answered(*saved, *asked)["emitted"]
     assert emitted["text"] == result.stdout
+    assert ".json" not in emitted["text"].replace("ds_config.json", "")
     reader = frameworks.framework(framework)
     if reader.read is not None:
         settings = reader.read(emitted["text"], emitted["filename"])
@@ -200,6 +202,51 @@ def test_present_settings_are_predicted_and_compared(saved: list[str], tmp_path:
     assert data["present"]["changes"]["micro_batch"]["now"] == 16
     text = call(*saved, "--from", str(config), "--seq-len", "4096", "--gpu", "a100-80gb", "--gpus", "8")
     assert text.output.startswith("As set now, 16 × 2 × 8 = 256 (zero2")
+
+
+@pytest.mark.parametrize("framework", [n for n in frameworks.names() if frameworks.framework(n).read])
+def test_what_is_emitted_reads_back_as_the_present_settings(
+    saved: list[str], tmp_path: Path, framework: str
+) -> None:
+    asked = ["--seq-len", "4096", "--gpu", "h100-80gb", "--gpus", "8", "--precision", "bf16-mixed"]
+    data = answered(*saved, "--batch", "256", *asked, "--emit", framework)
+    best, emitted = data["plans"][0], data["emitted"]
+    file = tmp_path / emitted["filename"]
+    file.write_text(emitted["text"])
+    asked += ["--batch", "256", "--from", str(file)]
+    if read_settings(file, name=framework)[1].micro_batch is None:
+        # Accelerate's file leaves the batch to the script.
+        refused = call(*saved, *asked)
+        assert refused.exit_code == 2
+        assert "--micro-batch is needed" in refused.stderr
+        asked += [
+            "--micro-batch",
+            str(best["micro_batch"]),
+            "--accumulation-steps",
+            str(best["accumulation_steps"]),
+        ]
+    compared = answered(*saved, *asked)["present"]
+    now = compared["plan"]
+    for name in ("micro_batch", "accumulation_steps", "replicas", "effective_batch"):
+        assert now[name] == best[name], name
+    assert now["verdict"] == "fits"
+    assert compared["speed"] is not None
+
+
+def test_an_optimizer_that_was_not_traced_is_planned_with_its_neighbour(
+    saved: list[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "ds_config.json"
+    sizes = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8}
+    config.write_text(
+        json.dumps({**sizes, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 3}})
+    )
+    asked = ["--from", str(config), "--seq-len", "1024", "--gpu", "h100-80gb", "--gpus", "8"]
+    data = answered(*saved, *asked)
+    assert "The file's optimizer is adamw-fused" in data["assumptions"][0]
+    typed = call(*saved, *asked, "--optimizer", "lion")
+    assert typed.exit_code == 2
+    assert "--optimizer lion is not among" in typed.stderr
 
 
 def test_pictures_are_written(saved: list[str], tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Planning as a whole: what every answer must hold, whatever is asked."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from batchfit.errors import BadInput
 from batchfit.planning import Plan, elastic, plan
 from batchfit.planning.rank import SHARDINGS
-from batchfit.profile import MemoryProfile
+from batchfit.profile import Affinity, MemoryProfile
 from tests.planning.decoder import SMALL, decoder, family
 
 MODELS = {"llama": family(), "small": family(SMALL), "one": (decoder(SMALL, seq_len=None, reserved=None),)}
@@ -230,7 +231,7 @@ def test_the_optimizer_step_binds_and_says_what_is_free() -> None:
     assert answer.best is not None
     assert answer.best.binding_phase == "optimizer_step"
     assert "optimizer step binds" in answer.notes[0]
-    assert "takes no more memory" in answer.notes[0]
+    assert "no more memory than 1" in answer.notes[0]
 
 
 def test_logits_are_told_where_they_are_much_of_the_peak() -> None:
@@ -336,3 +337,19 @@ def test_the_number_comes_with_its_range_and_where_that_is_from() -> None:
     assert tight.best is not None
     assert tight.best.verdict == "tight"
     assert any("it may fail" in note for note in tight.notes)
+
+
+def test_a_card_without_bf16_is_told_and_gets_fp16_where_there_is_a_profile() -> None:
+    asked: dict[str, Any] = {"batch": 8, "gpu": "t4", "gpus": 1, "seq_len": 512}
+    assert "does not compute in bf16: train in fp16" in plan(family(SMALL), **asked).notes[0]
+    best = plan((*family(SMALL), decoder(SMALL, precision="fp16")), **asked).best
+    assert best is not None
+    assert best.precision == "fp16"
+
+
+def test_memory_that_is_no_line_is_told() -> None:
+    profile = decoder(SMALL)
+    bent = replace(profile, affinity=Affinity((2, 3), 5, 0.12, False))
+    answer = plan(bent, batch=8, gpu="rtx-4090", gpus=1, seq_len=512)
+    assert any("no straight line" in text and "12.0%" in text for text in answer.assumptions)
+    assert plan(profile, batch=8, gpu="rtx-4090", gpus=1, seq_len=512).assumptions == ()

@@ -76,9 +76,14 @@ def show(answer: Plans, arguments: Sequence[str], *, comparison: Comparison | No
         screen.print()
     if curve and answer.curve:
         screen.print(memory_curve(answer.curve, screen.width))
+    if curve and answer.front:
+        screen.print("Memory against time: no other plan beats these in both.")
+        screen.print(table(answer.front, screen.width))
     for note in answer.notes:
         screen.print(note)
     screen.print(f"[dim]{answer.gpu}: {answer.capacity}.[/]")
+    for assumption in answer.assumptions:
+        screen.print(f"Assumed: {assumption}", style="dim", markup=False)
     if answer.plans and answer.plans[0].relative_step_time is not None:
         screen.print(f"[dim]{error_sentence()}. `--json` names its sources.[/]")
     screen.print()

@@ -11,6 +11,7 @@ import click
 
 from batchfit.cli._profiles import profiles_of
 from batchfit.errors import BadInput
+from batchfit.models import find_model
 from batchfit.planning import (
     TOP,
     Comparison,
@@ -24,7 +25,7 @@ from batchfit.planning import (
 )
 from batchfit.planning.rank import SHARDINGS
 from batchfit.planning.rates import parse_rate
-from batchfit.planning.traits import CHECKPOINTING
+from batchfit.planning.traits import CHECKPOINTING, kind_of
 from batchfit.profile import MemoryProfile
 
 #: Options that a file of `--from` gives, as pins of the present settings; those typed win.
@@ -106,9 +107,10 @@ def _run(
 ) -> None:
     now: dict[str, Any] = {}
     if asked["present"]:
-        now, model = _read_present(asked["present"], model)
+        now, model = _read_present(asked["present"], model, gpus[-1])
     wanted = {**now, **{name: value for name, value in asked.items() if value is not None}}
     profiles = profiles_of(_given(model, "MODEL"), asked, keep=asked["cache"])
+    said = _adapted(wanted, asked, profiles)
     if asked["present"]:
         # The best plan is free to change what the file sets, unless it is typed too.
         wanted |= {name: asked[name] for name in _PRESENT}
@@ -117,6 +119,7 @@ def _run(
         _given(wanted.get("gpu"), "--gpu"),
     )
     answers = [answer(_situation(profiles, wanted, count), top) for count in gpus]
+    answers = [replace(each, assumptions=(*said, *each.assumptions)) for each in answers]
     comparison = _compared(profiles, wanted, now, gpus[-1], answers[-1]) if asked["present"] else None
     _show(ctx, answers, comparison, model[0], asked)
     if not any(each.plans for each in answers):
@@ -127,7 +130,7 @@ def _show(
     ctx: click.Context, answers: list[Plans], comparison: Comparison | None, model: str, asked: dict[str, Any]
 ) -> None:
     first = next((each for each in answers if each.plans), answers[-1])
-    emitted = _emitted(asked["emit"], first, model) if asked["emit"] else None
+    emitted = _emitted(asked["emit"], first, _name_of(model, first)) if asked["emit"] else None
     if asked["svg"]:
         _write_pictures(first, Path(asked["svg"]))
     several = Elastic(tuple(answers)) if len(answers) > 1 else None
@@ -182,22 +185,36 @@ def _situation(
 # ---- Present settings, and ready ones -----------------------------------------------------------------------
 
 
-def _read_present(path: str, model: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What a framework's file asks, and the model it names where none is typed."""
+def _read_present(path: str, model: tuple[str, ...], gpus: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What a framework's file asks, and the model it names where none is typed. Where it leaves the replicas to the
+    launcher, they are all the GPUs."""
     from batchfit.cli._settings import asked_by
     from batchfit.frameworks import read_settings
 
     _, settings = read_settings(Path(path))
-    return asked_by(settings.solved()), model or ((settings.model,) if settings.model else ())
+    settings = replace(settings, replicas=settings.replicas or gpus).solved()
+    return asked_by(settings), model or ((settings.model,) if settings.model else ())
+
+
+def _adapted(wanted: dict[str, Any], asked: dict[str, Any], profiles: tuple[MemoryProfile, ...]) -> list[str]:
+    """Drops from `wanted` a file's optimizer or attention that the model was not traced with, and says so: a
+    neighbour of it tells more than nothing. Whatever else differs is an error, since it changes memory by far more."""
+    said = []
+    for name in ("optimizer", "attention"):
+        value, there = wanted.get(name), {getattr(kind_of(profile), name) for profile in profiles}
+        if value is not None and asked[name] is None and value not in there:
+            del wanted[name]
+            others = ", ".join(sorted(str(other) for other in there))
+            said.append(f"The file's {name} is {value}; the profiles are of {others}, which is planned with.")
+    return said
 
 
 def _compared(
     profiles: tuple[MemoryProfile, ...], wanted: dict[str, Any], now: dict[str, Any], gpus: int, best: Plans
 ) -> Comparison:
     """The file's settings beside the best plan. What it leaves open is what frameworks do by default."""
-    pins = {name: now.get(name) for name in _PRESENT}
+    pins = {name: now.get(name) or wanted.get(name) for name in _PRESENT}
     replicas = pins["replicas"] or gpus
-    pins["replicas"] = replicas
     if replicas == 1:
         pins["sharding"] = None
     elif pins["sharding"] in (None, "none"):
@@ -227,6 +244,14 @@ def _emitted(framework: str, answered: Plans, model: str) -> dict[str, Any]:
         "text": made.text,
         "notes": [f"{note.field}: {note.text}" for note in made.notes],
     }
+
+
+def _name_of(model: str, answered: Plans) -> str:
+    """What a framework loads the model by: its name on the hub where that is known, never a profile's path."""
+    entry = find_model(model)
+    if entry is not None and entry.aliases:
+        return entry.aliases[0]
+    return model if model.startswith("hf:") else answered.model
 
 
 def _write_pictures(answered: Plans, folder: Path) -> None:

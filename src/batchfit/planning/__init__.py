@@ -23,6 +23,7 @@ from batchfit.planning.options import Option, options
 from batchfit.planning.pareto import front
 from batchfit.planning.present import Comparison, predict
 from batchfit.planning.rank import Scores
+from batchfit.planning.rates import computes_in
 from batchfit.planning.request import Request
 from batchfit.planning.result import Advice, Nearest, Plan, Plans
 from batchfit.planning.search import best_first, plans_at, search
@@ -120,10 +121,11 @@ def situate(
     profiles = (profile,) if isinstance(profile, MemoryProfile) else tuple(profile)
     if kind.optimizer == "adamw-8bit":
         profiles = with_eight_bit(profiles)
-    chosen = choose(profiles, kind, asked.get("checkpointing"))
+    card = gpu if isinstance(gpu, Gpu) else find_gpu(gpu)
+    chosen = choose(profiles, kind, asked.get("checkpointing"), bf16=card.supports_bf16)
     request = Request(
         target=parse_target(batch, seq_len_for(chosen[0], asked.get("seq_len")), tolerance),
-        gpu=gpu if isinstance(gpu, Gpu) else find_gpu(gpu),
+        gpu=card,
         kind=kind,
         **asked,
     )
@@ -160,12 +162,25 @@ def answer(situation: Situation, top: int = TOP) -> Plans:
         front=plans_at(_front(scores), scores, found, request),
         nearest=nearest,
         advice=_advice(situation, plans),
-        notes=notes(plans[0], found[int(scores.option[sure[0]])]) if plans else (),
+        notes=(
+            *_no_bf16(situation),
+            *(notes(plans[0], found[int(scores.option[sure[0]])]) if plans else ()),
+        ),
         curve=_curve(plans, nearest, found),
         capacity=capacity(request.gpu, request.replicas or request.gpus, request.headroom),
         assumptions=_assumptions(situation, found),
+        time_sources=_sources(found),
         considered=len(scores),
     )
+
+
+def _no_bf16(situation: Situation) -> tuple[str, ...]:
+    """A card that cannot compute in the profiles' precision is told before anything else."""
+    precision, gpu = computes_in(situation.chosen[0]), situation.request.gpu
+    if gpu.supports_bf16 or not precision.startswith("bf16"):
+        return ()
+    other = precision.replace("bf16", "fp16")
+    return (f"{gpu.name} does not compute in bf16: train in {other}, which takes as much memory.",)
 
 
 def _front(scores: Scores) -> list[int]:
@@ -202,10 +217,18 @@ def _advice(situation: Situation, plans: Sequence[Plan]) -> tuple[Advice, ...]:
 
 
 def _assumptions(situation: Situation, found: Sequence[Option]) -> tuple[str, ...]:
-    """What the profile assumes, what the card's figures assume, and how good the model of time is."""
-    said = list(situation.chosen[0].assumptions)
-    if found:
-        said += found[0].capacity.assumptions
-        if found[0].clock is not None:
-            said += found[0].clock.sources
+    """What the profile assumes, and what the card's figures do."""
+    profile = situation.chosen[0]
+    said = list(profile.assumptions)
+    if not profile.affinity.affine:
+        off = f" (off by {profile.affinity.deviation:.1%})" if profile.affinity.deviation else ""
+        said.append(
+            f"This model's memory is no straight line in the micro-batch{off}: the headroom has to cover that."
+        )
+    said += [text for option in found[:1] for text in option.capacity.assumptions]
     return tuple(dict.fromkeys(said))
+
+
+def _sources(found: Sequence[Option]) -> tuple[str, ...]:
+    """Where the rates that times are computed from come from."""
+    return next((option.clock.sources for option in found if option.clock), ())

@@ -171,6 +171,7 @@ class Plans:
     capacity: Capacity
     curve: Curve | None = None
     assumptions: tuple[str, ...] = ()
+    time_sources: tuple[str, ...] = ()
     considered: int = 0
 
     @property
@@ -221,6 +222,7 @@ class Plans:
             },
             "assumptions": list(self.assumptions),
             "time_error": measured_error(),
+            "time_sources": list(self.time_sources),
             "considered": self.considered,
         }
 

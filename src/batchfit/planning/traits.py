@@ -61,12 +61,13 @@ def _text(setting: object) -> str | None:
 
 
 def choose(
-    profiles: Sequence[MemoryProfile], wish: Kind, checkpointing: str | None = None
+    profiles: Sequence[MemoryProfile], wish: Kind, checkpointing: str | None = None, *, bf16: bool = True
 ) -> tuple[MemoryProfile, ...]:
     """The profiles of the one kind that a plan is for: as wished, and where the wish is open, as preferred.
 
     They differ in checkpointing alone; `checkpointing` pins it. LoRA and quantisation are never chosen unasked,
-    unless there is nothing else. Raises BadInput naming the wish that no profile meets.
+    unless there is nothing else; nor is bf16 on a card without `bf16`. Raises BadInput naming the wish that no profile
+    meets.
     """
     if not profiles:
         raise BadInput("profile", "is needed: there is none to plan with")
@@ -75,7 +76,7 @@ def choose(
         wanted = getattr(wish, field.name)
         if wanted is not None:
             left = _those(left, field.name, wanted, partial(_trait, field.name))
-    chosen = min((kind_of(profile) for profile in left), key=_preference)
+    chosen = min((kind_of(profile) for profile in left), key=partial(_preference, bf16))
     left = [profile for profile in left if kind_of(profile) == chosen]
     if checkpointing is not None:
         left = _those(left, "checkpointing", checkpointing, checkpointing_of)
@@ -102,10 +103,11 @@ def _those(
     return found
 
 
-def _preference(kind: Kind) -> tuple[object, ...]:
+def _preference(bf16: bool, kind: Kind) -> tuple[object, ...]:
     return (
         kind.lora_rank or 0,
         kind.quantize or "",
+        not bf16 and (kind.precision or "").startswith("bf16"),
         _place(kind.precision, PRECISIONS),
         _place(kind.optimizer, OPTIMIZERS),
         kind.trainer or "",
