@@ -139,6 +139,7 @@ def test_no_exact_plan_on_all_gpus_names_the_nearest_on_each_side() -> None:
     assert [(near.side, near.plan.drift) for near in answer.nearest] == [("below", -2), ("above", 6)]
     assert all(each.drift == 0 and each.replicas != 8 for each in answer.plans)
     assert "of the 8 GPUs are used" in answer.sentence
+    assert "No plan reaches the batch exactly on all 8 GPUs" in answer.notes[0]
     for near in answer.nearest:
         assert near.plan.relative_step_time is not None
         assert near.plan.relative_step_time < 0.8
@@ -353,3 +354,30 @@ def test_memory_that_is_no_line_is_told() -> None:
     answer = plan(bent, batch=8, gpu="rtx-4090", gpus=1, seq_len=512)
     assert any("no straight line" in text and "12.0%" in text for text in answer.assumptions)
     assert plan(profile, batch=8, gpu="rtx-4090", gpus=1, seq_len=512).assumptions == ()
+
+
+def test_gpus_that_only_wait_for_each_other_are_left_out_and_that_is_said() -> None:
+    asked: dict[str, Any] = {"batch": 16, "gpu": "rtx-4090", "seq_len": 512, "precision": "bf16"}
+    answer = plan(family(SMALL), gpus=16, interconnect=1e6, **asked)
+    assert answer.best is not None
+    assert answer.best.replicas < 16
+    assert "communication outweighs them" in answer.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("settings_", "complaint"),
+    [
+        ({"sharding": "fsdp", "replicas": 8}, "profile: is of a replica in fsdp already"),
+        ({"checkpointing": "every-second"}, "checkpointing: is 'every-second' in this profile"),
+    ],
+)
+def test_profiles_that_cannot_be_planned_with(settings_: dict[str, Any], complaint: str) -> None:
+    profile = decoder(SMALL)
+    other = replace(profile, settings={**profile.settings, **settings_})
+    with pytest.raises(BadInput, match=complaint):
+        plan(other, batch=8, gpu="rtx-4090", gpus=8, seq_len=512)
+
+
+def test_there_must_be_a_profile() -> None:
+    with pytest.raises(BadInput, match="there is none to plan with"):
+        plan((), batch=8, gpu="rtx-4090")

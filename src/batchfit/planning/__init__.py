@@ -164,6 +164,7 @@ def answer(situation: Situation, top: int = TOP) -> Plans:
         advice=_advice(situation, plans),
         notes=(
             *_no_bf16(situation),
+            *_fewer(plans, sure, scores, found, request),
             *(notes(plans[0], found[int(scores.option[sure[0]])]) if plans else ()),
         ),
         curve=_curve(plans, nearest, found),
@@ -181,6 +182,24 @@ def _no_bf16(situation: Situation) -> tuple[str, ...]:
         return ()
     other = precision.replace("bf16", "fp16")
     return (f"{gpu.name} does not compute in bf16: train in {other}, which takes as much memory.",)
+
+
+def _fewer(
+    plans: Sequence[Plan], ranked: Sequence[int], scores: Scores, found: Sequence[Option], request: Request
+) -> tuple[str, ...]:
+    """Why the best plan leaves GPUs idle: those on all of them are slower, or there are none."""
+    if not plans or request.replicas is not None or plans[0].replicas == request.gpus:
+        return ()
+    best = float(scores.seconds[ranked[0]])
+    for index in ranked:
+        if found[int(scores.option[index])].replicas == request.gpus:
+            slower = float(scores.seconds[index]) / best
+            return (
+                f"All {request.gpus:,} GPUs would take {slower:.2f} times as long: communication outweighs them.",
+            )
+    return (
+        f"No plan reaches the batch exactly on all {request.gpus:,} GPUs; the nearest ones use them all.",
+    )
 
 
 def _front(scores: Scores) -> list[int]:

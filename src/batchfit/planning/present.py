@@ -85,7 +85,8 @@ def predict(profiles: Sequence[MemoryProfile], request: Request) -> Plan:
     for name in ("micro_batch", "accumulation_steps", "replicas"):
         if getattr(request, name) is None:
             raise BadInput(
-                name, "is needed to predict the peak of present settings: the file does not give it, so type it"
+                name,
+                "is needed to predict the peak of present settings: the file does not give it, so type it",
             )
     found = options(profiles, replace(request, gpus=max(request.gpus, request.replicas or 1)))
     assert request.micro_batch is not None

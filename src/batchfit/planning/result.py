@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -236,7 +237,7 @@ class Plans:
             flat.append(record)
         return flat
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Plan]:
         return iter(self.plans)
 
     def __len__(self) -> int:

@@ -29,6 +29,7 @@ class Kind:
     quantize: str | None = None
     attention: str | None = None
     trainer: str | None = None
+    loss: str | None = None
 
 
 def kind_of(profile: MemoryProfile) -> Kind:
@@ -41,12 +42,17 @@ def kind_of(profile: MemoryProfile) -> Kind:
         quantize=_text(settings.get("quantize")),
         attention=_text(settings.get("attention")),
         trainer=_text(settings.get("trainer")),
+        loss=_text(settings.get("loss")),
     )
 
 
 def checkpointing_of(profile: MemoryProfile) -> str:
-    """ "none", "selective" or "full"."""
-    return _text(profile.settings.get("checkpointing")) or "none"
+    """ "none", "selective" or "full". Raises BadInput where the profile has another word for it."""
+    said = _text(profile.settings.get("checkpointing")) or "none"
+    if said not in CHECKPOINTING:
+        template = "is {given} in this profile; known are {known}"
+        raise BadInput("checkpointing", template, given=repr(said), known=", ".join(CHECKPOINTING))
+    return said
 
 
 def lora_rank(setting: object) -> int | None:
@@ -71,6 +77,8 @@ def choose(
     """
     if not profiles:
         raise BadInput("profile", "is needed: there is none to plan with")
+    for profile in profiles:
+        _check_whole(profile)
     left = list(profiles)
     for field in fields(Kind):
         wanted = getattr(wish, field.name)
@@ -81,6 +89,16 @@ def choose(
     if checkpointing is not None:
         left = _those(left, "checkpointing", checkpointing, checkpointing_of)
     return tuple(sorted(left, key=lambda p: CHECKPOINTING.index(checkpointing_of(p))))
+
+
+def _check_whole(profile: MemoryProfile) -> None:
+    """The planner shards by itself, so what it starts from is a replica that holds everything."""
+    sharding = profile.settings.get("sharding")
+    if sharding not in (None, "none"):
+        template = (
+            "is of a replica in {sharding} already; save it without sharding, which the planner chooses"
+        )
+        raise BadInput("profile", template, sharding=str(sharding))
 
 
 def _trait(name: str, profile: MemoryProfile) -> object:
@@ -111,6 +129,7 @@ def _preference(bf16: bool, kind: Kind) -> tuple[object, ...]:
         _place(kind.precision, PRECISIONS),
         _place(kind.optimizer, OPTIMIZERS),
         kind.trainer or "",
+        kind.loss not in (None, "full"),
         kind.attention or "",
     )
 
