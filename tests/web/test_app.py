@@ -299,7 +299,7 @@ ANYTHING = st.text(max_size=60) | st.sampled_from(
 def test_nothing_sent_is_a_fault_of_ours(
     client: TestClient, path: list[str], query: list[tuple[str, str]], accepted: str
 ) -> None:
-    address = "/" + "/".join(quote(part, errors="replace") for part in path)
+    address = "http://batchfit.test/" + "/".join(quote(part, errors="replace") for part in path)
     pairs = "&".join(
         f"{quote(name, errors='replace')}={quote(value, errors='replace')}" for name, value in query
     )
