@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import tomllib
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
 from importlib import resources
 from math import isclose, sqrt
+from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
@@ -26,9 +28,13 @@ GLOSSARY = resources.files("batchfit").joinpath("locale", "glossary")
 LANGUAGES = sorted(entry.name for entry in CONTENT.iterdir())
 TRANSLATIONS = [lang for lang in LANGUAGES if lang != "en"]
 
-#: Words that scale the number before them, and those for the unit byte.
-SCALES = {"million": 10**6, "billion": 10**9, "Millionen": 10**6, "Milliarden": 10**9, "億": 10**8}
-BYTE = ("bytes", "Byte", "位元組")
+#: What is particular to a language, from tests/languages/TAG.toml: a new language brings its own file.
+PARTICULARS = {
+    file.stem: tomllib.loads(file.read_text(encoding="utf-8"))
+    for file in (Path(__file__).parent / "languages").glob("*.toml")
+}
+SCALES = {word: scale for language in PARTICULARS.values() for word, scale in language["scales"].items()}
+BYTE = tuple(word for language in PARTICULARS.values() for word in language["byte"])
 
 
 @cache
@@ -348,7 +354,6 @@ def test_the_catalogue_uses_the_glossarys_words_for_the_labels(lang: str) -> Non
 
 # Typography: patterns that must not occur, and why.
 
-_HAN = r"[\u4e00-\u9fff]"
 _UNIT = "|".join(unit for unit in UNITS if len(unit) > 1)
 _EVERYWHERE = {
     rf"\d (?:{_UNIT})\b": "a breaking space before a unit",
@@ -357,24 +362,6 @@ _EVERYWHERE = {
     r"\d -\d| - ": "a hyphen for a minus or a dash",
     r"['\"]": "a straight quotation mark",
 }
-_FORBIDDEN = {
-    "en": {r"[„‚]": "German quotation marks"},
-    "de": {
-        r"[”’]": "English quotation marks",
-        r"\d\.\d{1,2}(?!\d)": "a decimal point",
-        r"\d (?:Millionen|Milliarden|Byte)": "a breaking space after a number",
-        r"\d %|\d%": "a percent sign without a non-breaking space",
-        r"\bz\.B\.|z\. B\.": "an abbreviation without a non-breaking space",
-    },
-    "zh-Hant": {
-        rf"{_HAN}[A-Za-z0-9`]|[A-Za-z0-9`]{_HAN}": "no space between Chinese and Latin text",
-        rf"{_HAN} ?[,;:?!)]|{_HAN} ?\((?!\d)|[,;:?!)]{_HAN}": "half-width punctuation outside of a formula",
-        rf"{_HAN}\.": "a half-width full stop",
-        r"[，。；：？！、（）「」] | [，。；：？！、）」]": "a space beside full-width punctuation",
-        rf"{_HAN} {_HAN}": "a space between two Chinese characters",
-        r"[“”‘’]": "quotation marks that Taiwan does not use",
-    },
-}
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
@@ -382,7 +369,7 @@ def test_typography(lang: str) -> None:
     text = re.sub(r"\*\*|^#+ [a-z-]+$", "", without_code(prose(lang)), flags=re.MULTILINE)
     faults = [
         f"{why}: {text[max(0, found.start() - 15) : found.end() + 15]!r}"
-        for pattern, why in (_EVERYWHERE | _FORBIDDEN[lang]).items()
+        for pattern, why in (_EVERYWHERE | PARTICULARS[lang]["forbidden"]).items()
         for found in re.finditer(pattern, text)
     ]
     assert faults == []
