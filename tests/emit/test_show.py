@@ -82,7 +82,7 @@ def test_locals_with_a_symbol_have_their_own_lines() -> None:
     assert to_text(batching.accumulation_steps_nearest, symbols, "a").splitlines() == [
         "a = { a_+ if b · a_+ · g − T < T − b · a_− · g; a_− otherwise }",
         "where a_− = max(1, ⌊T / (b · g)⌋)",
-        "where a_+ = ⌊(T + b · g − 1) / (b · g)⌋",
+        "where a_+ = ⌈T / (b · g)⌉",
     ]
     values = {"target_batch": 250, "micro_batch": 4, "replicas": 8}
     assert to_text(batching.accumulation_steps_nearest, symbols, "a", values).splitlines() == [
