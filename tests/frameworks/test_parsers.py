@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +99,11 @@ def test_transformers_reads_zero(name: str, tmp_path: Path) -> None:
 
 
 def check_zero(name: str, settings: TrainingSettings, tmp_path: Path) -> None:
-    from transformers import HfArgumentParser
-    from trl import ModelConfig, ScriptArguments, SFTConfig
-
+    trl: Any = import_module("trl")
+    transformers: Any = import_module("transformers")
     path = tmp_path / "training.yaml"
     path.write_text(frameworks.emit(name, settings).text + "use_cpu: true\n")
-    parser: Any = HfArgumentParser((ScriptArguments, SFTConfig, ModelConfig))  # type: ignore[arg-type]
+    parser: Any = transformers.HfArgumentParser((trl.ScriptArguments, trl.SFTConfig, trl.ModelConfig))
     _, parsed, _ = parser.parse_yaml_file(str(path))
     config = parsed.hf_deepspeed_config.config
     assert config["zero_optimization"]["stage"] == int((settings.sharding or "")[-1])
@@ -124,11 +124,10 @@ def test_the_python_of_transformers_runs(settings: TrainingSettings) -> None:
 
 @pytest.mark.parametrize("settings", variants(UNSHARDED, HF_OPTIMIZERS), ids=naming)
 def test_trl_reads_its_configuration(settings: TrainingSettings, tmp_path: Path) -> None:
-    from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
-
+    trl: Any = import_module("trl")
     path = tmp_path / "sft.yaml"
     path.write_text(frameworks.emit("trl", settings).text + "use_cpu: true\n")
-    parser: Any = TrlParser((ScriptArguments, SFTConfig, ModelConfig))  # type: ignore[arg-type]
+    parser: Any = trl.TrlParser((trl.ScriptArguments, trl.SFTConfig, trl.ModelConfig))
     _, sft, model = parser.parse_args_and_config(["--config", str(path)])
     check_training_arguments(sft, settings)
     assert sft.max_length == 2048
@@ -145,9 +144,8 @@ def test_trl_reads_its_configuration(settings: TrainingSettings, tmp_path: Path)
     "settings", variants((*UNSHARDED, "zero1", "zero2", "zero3"), ("adamw-fused",)), ids=naming
 )
 def test_accelerate_reads_its_configuration(settings: TrainingSettings, tmp_path: Path) -> None:
-    from accelerate.commands.config.config_args import load_config_from_file
-    from accelerate.utils import DistributedType
-
+    load_config_from_file: Any = import_module("accelerate.commands.config.config_args").load_config_from_file
+    DistributedType: Any = import_module("accelerate.utils").DistributedType  # noqa: N806
     path = tmp_path / "accelerate.yaml"
     path.write_text(frameworks.emit("accelerate", settings).text)
     config = load_config_from_file(str(path))
@@ -200,8 +198,7 @@ def test_deepspeed_reads_its_configuration(tmp_path: Path, monkeypatch: pytest.M
 
 
 def check_deepspeed(settings: TrainingSettings, tmp_path: Path) -> None:
-    from deepspeed.runtime.config import DeepSpeedConfig  # type: ignore[import-not-found, unused-ignore]
-
+    DeepSpeedConfig: Any = import_module("deepspeed.runtime.config").DeepSpeedConfig  # noqa: N806
     path = tmp_path / "ds_config.json"
     path.write_text(frameworks.emit("deepspeed", settings).text)
     config = DeepSpeedConfig(str(path), mpu=EightReplicas())
@@ -222,14 +219,14 @@ def test_lightning_reads_its_configuration(tmp_path: Path) -> None:
 
 
 def check_lightning(settings: TrainingSettings, tmp_path: Path) -> None:
-    from lightning.pytorch import LightningDataModule, LightningModule  # type: ignore[import-not-found, unused-ignore]
-    from lightning.pytorch.cli import LightningCLI  # type: ignore[import-not-found, unused-ignore]
+    pytorch: Any = import_module("lightning.pytorch")
+    cli: Any = import_module("lightning.pytorch.cli")
 
-    class Data(LightningDataModule):  # type: ignore[misc, unused-ignore]
+    class Data(pytorch.LightningDataModule):  # type: ignore[misc, name-defined, unused-ignore]
         def __init__(self, batch_size: int = 1) -> None:
             super().__init__()
 
-    class Command(LightningCLI):  # type: ignore[misc, unused-ignore]
+    class Command(cli.LightningCLI):  # type: ignore[misc, name-defined, unused-ignore]
         """Parses and checks the file; makes no Trainer, which would look for 16 GPUs."""
 
         def instantiate_classes(self) -> None:
@@ -237,7 +234,7 @@ def check_lightning(settings: TrainingSettings, tmp_path: Path) -> None:
 
     path = tmp_path / "lightning.yaml"
     path.write_text(frameworks.emit("lightning", dataclasses.replace(settings, replicas=16, nodes=2)).text)
-    read = Command(LightningModule, Data, args=["--config", str(path)], run=False).config
+    read = Command(pytorch.LightningModule, Data, args=["--config", str(path)], run=False).config
     assert read.data.batch_size == 4
     assert read.trainer.accumulate_grad_batches == 8
     assert (read.trainer.devices, read.trainer.num_nodes) == (8, 2)
@@ -248,9 +245,8 @@ def check_lightning(settings: TrainingSettings, tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("default")
 def test_axolotl_reads_its_configuration() -> None:
     pytest.importorskip("axolotl.utils.schemas.config", exc_type=ImportError)
-    import yaml
-    from axolotl.utils.schemas.config import AxolotlInputConfig  # type: ignore[import-not-found, unused-ignore]
-
+    yaml: Any = import_module("yaml")
+    AxolotlInputConfig: Any = import_module("axolotl.utils.schemas.config").AxolotlInputConfig  # noqa: N806
     needed = {"datasets": [{"path": "data", "type": "alpaca"}], "learning_rate": 1e-4}
     for settings in variants(SHARDED, (*HF_OPTIMIZERS, "muon")):
         config = AxolotlInputConfig(**yaml.safe_load(frameworks.emit("axolotl", settings).text), **needed)

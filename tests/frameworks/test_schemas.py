@@ -23,7 +23,14 @@ from batchfit.settings import TrainingSettings
 from tests.frameworks.strategies import planned
 
 Schema = Mapping[str, Mapping[str, Mapping[str, Any]]]
-SIMPLE = {"int": int, "float": (int, float), "bool": bool, "str": str, "list": list, "dict": dict}
+SIMPLE: dict[str, Any] = {
+    "int": int,
+    "float": (int, float),
+    "bool": bool,
+    "str": str,
+    "list": list,
+    "dict": dict,
+}
 #: Sections that belong to another library, with names of their own.
 ELSEWHERE = {
     "axolotl": ("deepspeed", "gradient_checkpointing_kwargs"),
