@@ -8,7 +8,7 @@ import json
 import re
 import reprlib
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
@@ -76,28 +76,35 @@ def load(text: str, filename: str = "") -> Mapping[str, Any]:
     kind = file_format(checked_length(text), filename)
     if kind not in ("json", "yaml", "toml"):
         raise BadInput("file", "must be JSON, YAML or TOML; it looks like {kind}", kind=kind)
-    try:
-        data = _parse(text, kind)
-    except Exception as problem:  # each parser has its own family of errors, and PyYAML leaks several more
-        raise BadInput(
-            "file", "is not valid {kind}: {problem}", kind=kind.upper(), problem=_first_line(problem)
-        ) from None
+    data, problem = _parse(text, kind)
+    if problem:
+        raise BadInput("file", "is not valid {kind}: {problem}", kind=kind.upper(), problem=problem)
     if not isinstance(data, dict):
         raise BadInput("file", "must hold keys and values; it holds {value}", value=shown(data))
     return data
 
 
 @lru_cache(maxsize=4)
-def _parse(text: str, kind: str) -> Any:
-    """Every framework looks at the same text in turn, so the last few are kept."""
+def _parse(text: str, kind: str) -> tuple[Any, str]:
+    """What the text holds, or what is wrong with it.
+
+    Every framework looks at the same text in turn, so the last few are kept, the broken ones too.
+    """
+    try:
+        return _parser(kind)(text), ""
+    except Exception as problem:  # each parser has its own family of errors, and PyYAML leaks several more
+        return None, _first_line(problem)
+
+
+def _parser(kind: str) -> Callable[[str], Any]:
     if kind == "json":
-        return json.loads(text)
+        return json.loads
     if kind == "toml":
-        return tomllib.loads(text)
+        return tomllib.loads
     # Imported here: only a person who gives a YAML file pays for it. PyYAML, because the frameworks read
     # their files with it: what it takes for a number or a flag is what they take for one.
-    yaml: Any = importlib.import_module("yaml")
-    return yaml.safe_load(text)
+    load_yaml: Callable[[str], Any] = importlib.import_module("yaml").safe_load
+    return load_yaml
 
 
 def _first_line(problem: Exception) -> str:
