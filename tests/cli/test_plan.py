@@ -303,6 +303,15 @@ def test_what_cannot_be_used_is_status_2_and_named(small: str, options: list[str
     assert "Traceback" not in result.output
 
 
+def test_the_size_of_an_image_is_read_before_anything_is_traced(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    result = call(str(tmp_path), "--batch", "8", "--gpu", "t4", "--input", "224")
+    assert result.exit_code == 2
+    assert "--input must be channels, height and width such as 3x224x224; you gave '224'" in " ".join(
+        result.stderr.split()
+    )
+
+
 def test_a_model_that_is_not_known(tmp_path: Path) -> None:
     result = call("llama-99", "--batch", "8", "--gpu", "t4")
     assert result.exit_code == 2

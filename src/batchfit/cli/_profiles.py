@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,10 @@ def _profiles(model: str, wanted: Mapping[str, Any], keep: bool) -> tuple[Memory
 def _traced(model: str, wanted: Mapping[str, Any], keep: bool) -> tuple[MemoryProfile, ...]:
     """Traces of a model, one for each kind of checkpointing, each made once and kept."""
     need("torch", extra="trace", wanted_for="tracing a model")
-    names = ("precision", "optimizer", "attention", "lora", "quantize", "seq_len")
+    names = ("precision", "optimizer", "attention", "lora", "quantize", "trainer", "seq_len")
     asked = {name: wanted[name] for name in names if wanted.get(name) is not None}
+    if wanted.get("image") is not None:
+        asked["image"] = _image(wanted["image"])
     kinds = (wanted["checkpointing"],) if wanted.get("checkpointing") else _CHECKPOINTING
     return tuple(_trace_once(model, {**asked, "checkpointing": kind}, keep) for kind in kinds)
 
@@ -73,3 +76,15 @@ def _trace(model: str, asked: Mapping[str, Any]) -> MemoryProfile:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"tracing {model}, checkpointing {asked['checkpointing']}", total=1.0)
         return trace(model, progress=lambda what, done: progress.update(task, completed=done), **settings)
+
+
+def _image(text: str) -> tuple[int, ...]:
+    """Channels, height and width in "3x224x224"."""
+    found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)", text.strip().lower())
+    if not found:
+        raise BadInput(
+            "image",
+            "must be channels, height and width such as 3x224x224; you gave {given}",
+            given=repr(text),
+        )
+    return tuple(int(size) for size in found.groups())

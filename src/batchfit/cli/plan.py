@@ -72,6 +72,10 @@ class PlanCommand(click.Command):
 @click.option("--lora", type=int, metavar="RANK", help="Train LoRA adapters of this rank.")
 @click.option("--quantize", metavar="NAME", help="Weights quantised under the adapters: nf4 or int8.")
 @click.option("--attention", metavar="NAME", help="flash, sdpa or eager.")
+@click.option("--trainer", metavar="NAME", help="Whose loop runs the step: none, hf or trl.")
+@click.option(
+    "--input", "image", metavar="CxHxW", help="Size of a sample of images, for a model that is traced."
+)
 @click.option("--headroom", metavar="SIZE|P%", help="Memory to keep free on each card.  [default: 5%]")
 @click.option(
     "--interconnect", metavar="RATE", help="Between nodes, for each GPU: 200Gb/s.  [default: 200Gb/s]"
@@ -167,6 +171,7 @@ def _situation(
         wanted.get("lora"),
         wanted.get("quantize"),
         wanted.get("attention"),
+        wanted.get("trainer"),
     )
     given = {name: wanted.get(names.get(name, name)) for name in (*fields, "checkpointing", "headroom")}
     rate = wanted.get("interconnect")
@@ -293,6 +298,7 @@ def _worded(wrong: BadInput, ctx: click.Context) -> str:
     """A complaint that names the option as it is typed, or the file that is wrong."""
     names = {
         "lora_rank": "--lora",
+        "image": "--input",
         "model": "MODEL",
         "profile": "MODEL",
         "framework": "--emit",

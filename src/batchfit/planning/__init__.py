@@ -66,6 +66,7 @@ def plan(
     lora_rank: int | None = None,
     quantize: str | None = None,
     attention: str | None = None,
+    trainer: str | None = None,
     micro_batch: int | None = None,
     accumulation_steps: int | None = None,
     max_accumulation: int | None = None,
@@ -84,7 +85,7 @@ def plan(
 
     Raises BadInput naming the field that cannot be used. That nothing fits is an answer, not an error.
     """
-    kind = Kind(precision, optimizer, lora_rank, quantize, attention)
+    kind = Kind(precision, optimizer, lora_rank, quantize, attention, trainer)
     pins = {
         "micro_batch": micro_batch,
         "accumulation_steps": accumulation_steps,
