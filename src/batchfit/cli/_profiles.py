@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from batchfit.cache import cached
 from batchfit.errors import BadInput
 from batchfit.extras import need
 from batchfit.models import find_model, load_profiles, nearby
@@ -59,6 +58,8 @@ def _traced(model: str, wanted: Mapping[str, Any], keep: bool) -> tuple[MemoryPr
 
 
 def _trace_once(model: str, asked: dict[str, Any], keep: bool) -> MemoryProfile:
+    from batchfit.cache import cached
+
     def make() -> MemoryProfile:
         return _trace(model, asked)
 
