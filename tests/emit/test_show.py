@@ -87,7 +87,7 @@ def test_locals_with_a_symbol_have_their_own_lines() -> None:
     values = {"target_batch": 250, "micro_batch": 4, "replicas": 8}
     assert to_text(batching.accumulation_steps_nearest, symbols, "a", values).splitlines() == [
         "a_− = max(1, ⌊T / (b · g)⌋) = max(1, ⌊250 / (4 · 8)⌋) = 7",
-        "a_+ = ⌊(T + b · g − 1) / (b · g)⌋ = ⌊(250 + 4 · 8 − 1) / (4 · 8)⌋ = 8",
+        "a_+ = ⌈T / (b · g)⌉ = ⌈250 / (4 · 8)⌉ = 8",
         "a = a_+ = 8",
     ]
 
