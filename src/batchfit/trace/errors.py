@@ -35,9 +35,12 @@ def data_needed(error: DataNeeded, frames: tuple[Frame, ...]) -> BadInput:
     )
 
 
-def _stopped(error: Exception, frame: Frame) -> BadInput:
+def _stopped(error: Exception, frames: tuple[Frame, ...]) -> BadInput:
     """The message for code that raised something of its own."""
-    file, line, function = frame
+    if not frames:
+        kind = type(error).__name__
+        return BadInput("model", "stopped with {kind}: {message}", kind=kind, message=str(error).strip())
+    file, line, function = frames[0]
     return BadInput(
         f"{file}:{line}",
         "in {function}, `{code}` stopped with {kind}: {message}",
@@ -58,10 +61,7 @@ def explained() -> Iterator[None]:
     except DataNeeded as error:
         raise data_needed(error, _personal_frames(error)) from error
     except Exception as error:
-        frames = _personal_frames(error)
-        if not frames:
-            raise
-        raise _stopped(error, frames[0]) from error
+        raise _stopped(error, _personal_frames(error)) from error
 
 
 def _personal_frames(error: BaseException) -> tuple[Frame, ...]:

@@ -90,7 +90,13 @@ class Gpu:
             stack.enter_context(tracker)
             yield tracker
 
-    def bring(self, batch: Any) -> Any:
-        """A batch, of any structure, with its tensors on the GPU."""
+    def bring(self, batch: Any, dtype: torch.dtype | None = None) -> Any:
+        """A batch, of any structure, with its tensors on the GPU, floating-point ones as `dtype` if it is given."""
+
+        def brought(tensor: torch.Tensor) -> torch.Tensor:
+            if dtype is not None and tensor.is_floating_point():
+                tensor = tensor.to(dtype)
+            return tensor if tensor.is_meta else self.device.bring(tensor)
+
         with true_tensors():
-            return tree_map_only(torch.Tensor, lambda t: t if t.is_meta else self.device.bring(t), batch)
+            return tree_map_only(torch.Tensor, brought, batch)

@@ -19,9 +19,10 @@ from batchfit.trace.checkpointing import checkpoint_blocks
 from batchfit.trace.errors import explained
 from batchfit.trace.gpu import Gpu
 from batchfit.trace.losses import use_loss
-from batchfit.trace.optimizers import OptimizerFactory, create_optimizer
+from batchfit.trace.optimizers import create_optimizer
 from batchfit.trace.protocol import Loss, MakeBatch, model_loss
 from batchfit.trace.quantize import prepare_for_training, quantize
+from batchfit.trace.reads import without_data
 from batchfit.trace.settings import Settings
 from batchfit.trace.step import STEPS, Step
 from batchfit.trace.timeline import Timeline
@@ -61,7 +62,12 @@ class Job:
     loss: Loss
     settings: Settings
     gpu: Gpu
-    optimizer: OptimizerFactory | None = None
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None
+
+    def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        if self.optimizer is None:
+            return create_optimizer(self.settings.optimizer, model)
+        return without_data(self.optimizer(model))
 
     def described(self) -> dict[str, Any]:
         """The settings as a profile holds them."""
@@ -86,9 +92,11 @@ class Job:
             stack.enter_context(explained())
             adopt(model, tracker)
             if self.settings.trainer == "none":
-                optimizer = create_optimizer(self.optimizer or self.settings.optimizer, model)
+                optimizer = self._optimizer(model)
                 step = Step(model, self.loss, optimizer, self.settings, tracker)
-                step.run(lambda: self.gpu.bring(self.make_batch(micro_batch)), steps)
+                step.run(
+                    lambda: self.gpu.bring(self.make_batch(micro_batch), self.settings.inputs_dtype), steps
+                )
             else:
                 trained = stack.enter_context(
                     trainer_step(
@@ -96,7 +104,7 @@ class Job:
                         model,
                         tracker,
                         precision=self.settings.precision,
-                        optimizer=self.optimizer or self.settings.optimizer,
+                        optimizer=self.settings.optimizer,
                         max_grad_norm=self.settings.max_grad_norm,
                     )
                 )
@@ -112,7 +120,7 @@ def prepare(
     settings: Settings,
     loss: Loss = model_loss,
     gpu: Gpu | None = None,
-    optimizer: OptimizerFactory | None = None,
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
 ) -> Job:
     """Copies `model` to a pretended GPU and makes it what the settings ask for.
 

@@ -249,6 +249,8 @@ def _holders(timeline: Timeline) -> tuple[Holder, ...]:
             and timeline.categories[storage] in ("activations", "input", "buffers")
         ):
             found.setdefault(frames[0], []).append(nbytes)
-    # Two micro-batches lie between the two places.
-    holders = [Holder(frame, sum(sizes) // 2, len(sizes) // 2) for frame, sizes in found.items()]
+    # Two micro-batches lie between the two places; what a line made but once is only a variable not yet overwritten.
+    holders = [
+        Holder(frame, sum(sizes) // 2, len(sizes) // 2) for frame, sizes in found.items() if len(sizes) > 1
+    ]
     return tuple(sorted(holders, key=lambda holder: -holder.nbytes))

@@ -20,7 +20,6 @@ import torch
 from torch import nn
 
 from batchfit.errors import BadInput
-from batchfit.trace.optimizers import OptimizerFactory
 
 #: Makes a batch of so many samples: a dict (the model's keyword arguments), a tuple (its positional ones) or a tensor.
 MakeBatch = Callable[[int], Any]
@@ -56,14 +55,14 @@ def loss_in(output: Any) -> Any:
 class Training:
     """A model, how its micro-batches are made, and what is trained on them.
 
-    `loss(model, batch)` is the loss, by default the one the model computes itself. `optimizer` is a function from
-    the trainable parameters to an optimizer, for those who bring their own.
+    `loss(model, batch)` is the loss, by default the one the model computes itself. `optimizer(model)` makes the
+    optimizer, for those who bring their own; the model is a copy of the one given.
     """
 
     model: nn.Module
     make_batch: MakeBatch
     loss: Loss = model_loss
-    optimizer: OptimizerFactory | None = None
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None
     name: str | None = None
 
     @classmethod
@@ -73,7 +72,7 @@ class Training:
         def loss(model: Any, batch: Any) -> Any:
             return model.training_step(batch, 0)
 
-        return cls(module, make_batch, loss, optimizer=lambda parameters: _first_optimizer(module))
+        return cls(module, make_batch, loss, optimizer=_first_optimizer)
 
 
 @dataclass(frozen=True, slots=True)

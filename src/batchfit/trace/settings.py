@@ -87,6 +87,11 @@ class Settings:
         """The type autocast computes in, None where there is no autocast."""
         return PRECISIONS[self.precision][1]
 
+    @property
+    def inputs_dtype(self) -> torch.dtype | None:
+        """The type that floating-point inputs are cast to; None: they stay as they are, and autocast sees to it."""
+        return self.weights_dtype if self.autocast_dtype is None else None
+
     def described(self) -> dict[str, Any]:
         """The settings as a profile holds them."""
         optimizer = self.optimizer

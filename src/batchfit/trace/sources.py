@@ -6,6 +6,7 @@ import difflib
 import importlib
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ def _fetched(repository: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(hf_hub_download(repository, "config.json"))
+        return Path(hf_hub_download(repository, "config.json", endpoint=os.environ.get("HF_ENDPOINT")))
     except HFValidationError:
         raise BadInput("model", "must be hf:owner/name; you gave {given}", given=f"hf:{repository}") from None
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
