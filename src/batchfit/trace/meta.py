@@ -228,7 +228,8 @@ class MetaDevice:
         """An operation that copies to the host, or reads only what was copied there: its result is not counted."""
         leaves = self._leaves(kwargs)
         out = self._unknown(func, traits, args, {**kwargs, "device": _META} if leaves else kwargs, tensors)
-        if leaves or not any(self.on_device(t) for t in tensors.meta):
+        arrives = self._moves(func, kwargs)
+        if leaves or not (arrives or any(self.on_device(t) for t in tensors.meta)):
             self._has_left = True
             self._off_device.update(t.untyped_storage() for t in _listed(out) if isinstance(t, torch.Tensor))
         return out

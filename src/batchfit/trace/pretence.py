@@ -115,6 +115,9 @@ class Pretence(TorchFunctionMode):
         args = tuple(self._true(a) if isinstance(a, (str, torch.device)) else a for a in args)
         if kwargs.get("device") is not None:
             kwargs["device"] = self._true(kwargs["device"])
+        if tensor.is_meta and not self._device.on_device(tensor) and _META in (*args, kwargs.get("device")):
+            # Both are meta tensors to PyTorch, which would do nothing.
+            kwargs["copy"] = True
         return tensor.to(*args, **kwargs)
 
     def _tensor(self, data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
