@@ -73,7 +73,7 @@ def profile() -> MemoryProfile:
             ),
         },
         reserved=(),
-        compute=Compute((0,), (0,), 0, 0, 600),
+        compute=Compute((0,), (0,), (0,), ((0,), (0,)), ((0,), (0,)), 960, 0, 0, 600),
         ledger=(),
         seq_len=None,
         affinity=Affinity((2, 3), None, None, True),

@@ -37,7 +37,7 @@ def test_the_first_and_last_block_and_what_is_outside_are_kept_beside_the_highes
     points = [Height(height, index) for index, height in heights.items()]
     kept = highest_by_place(timeline, points, tallest)
     # The middle block's is the highest of all; of the last block the higher of two; backward has its own.
-    assert [point.index for point in kept] == [3, 6, 2, 5, 8]
+    assert [point.index for point in kept] == [6, 2, 5, 8, 3]
 
 
 def test_nothing_is_kept_of_nothing() -> None:

@@ -27,8 +27,8 @@ Place = tuple[str, str, int]
 def highest_by_place(
     timeline: Timeline, points: Iterable[Point], upper: Callable[[list[Point]], list[Point]]
 ) -> list[Point]:
-    """The points that `upper` keeps of all, then of each place: each phase of a micro-batch, outside the
-    blocks, in the first and in the last of them. No point twice, in the order of `upper`.
+    """The points that `upper` keeps of each place (each phase of a micro-batch, outside the blocks, in the
+    first and in the last of them), and after them those it keeps of all, in its order. No point twice.
     """
     points = list(points)
     places = _places(timeline, {point.index for point in points})
@@ -38,12 +38,13 @@ def highest_by_place(
         place = places[point.index]
         groups[place].append(point)
         ends[place[:2]].add(place[2])
-    kept = {point.index: point for point in upper(points)}
+    envelope = upper(points)
+    seen = {point.index for point in envelope}
+    kept: list[Point] = []
     for (phase, stem, number), group in groups.items():
         if number in (min(ends[phase, stem]), max(ends[phase, stem])):
-            for point in upper(group):
-                kept.setdefault(point.index, point)
-    return list(kept.values())
+            kept += [point for point in upper(group) if point.index not in seen]
+    return kept + envelope
 
 
 def _places(timeline: Timeline, wanted: set[int]) -> dict[int, Place]:
