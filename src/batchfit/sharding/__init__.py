@@ -47,8 +47,8 @@ def shard(profile: MemoryProfile, sharding: Sharding, replicas: int) -> MemoryPr
     """The profile of one of `replicas` data-parallel replicas, from that of a single GPU.
 
     With one replica, or no sharding, it is the same profile. What is computed (`compute`) stays that of one GPU
-    alone: how a step's time falls with the replicas is the planner's to say. Raises BadInput where the profile does not say
-    what its peaks are made of, or is sharded already.
+    alone: how a step's time falls with the replicas is the planner's to say. Raises BadInput where the profile
+    does not say what its peaks are made of, or is sharded already.
     """
     if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
         raise BadInput(
