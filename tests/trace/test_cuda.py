@@ -221,7 +221,7 @@ def test_what_is_copied_to_the_host_is_not_in_the_gpus_memory() -> None:
     x = weights(64, 64)
 
     def code() -> list[str]:
-        there = x.detach() * 2
+        there = x * 2
         here = there.cpu()
         return [there.device.type, here.device.type, (here + 1).device.type, here.cuda().device.type]
 
