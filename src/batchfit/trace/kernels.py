@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 
 from batchfit.trace.tracker import Tracker
 
@@ -35,6 +36,16 @@ _CHUNK = 65536
 #: The dense backward of an embedding counts small batches of indices in one kernel and sorts larger ones
 #: (ATen/native/cuda/Embedding.cu).
 _UNSORTED_INDICES = 3072
+
+
+def assumed_of_the_card(model: nn.Module) -> tuple[str, ...]:
+    """What is taken for granted about the card and its libraries, a sentence each."""
+    said = [
+        "cuBLAS's workspaces are those of cards before Hopper, 8.1 MiB for forward's thread and for backward's"
+    ]
+    if any(isinstance(module, nn.modules.conv._ConvNd) for module in model.modules()):
+        said.append("cuDNN's workspaces are not counted: they depend on the algorithms it picks on the card")
+    return tuple(said)
 
 
 class Kernels:

@@ -14,6 +14,7 @@ from batchfit.trace.adapters import Lora
 from batchfit.trace.gpu import Gpu
 from batchfit.trace.inputs import Inputs
 from batchfit.trace.job import Job, prepare
+from batchfit.trace.kernels import assumed_of_the_card
 from batchfit.trace.optimizers import OptimizerFactory
 from batchfit.trace.own_step import OwnStep
 from batchfit.trace.protocol import Loss, MakeBatch, Training, WholeStep, model_loss
@@ -99,7 +100,7 @@ def trace(
         timelines,
         job.described(),
         seq_len=job.tokens(),
-        assumptions=(*source.assumptions, *job.assumptions()),
+        assumptions=(*source.assumptions, *job.assumptions(), *assumed_of_the_card(job.model)),
         seconds=time.perf_counter() - begun,
     )
 
