@@ -139,7 +139,7 @@ def test_the_trainers_own_training_step_runs(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("trainer", ["hf", "trl"])
 def test_nothing_is_left_behind(trainer: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from accelerate.state import AcceleratorState, PartialState  # type: ignore[import-untyped]
+    from accelerate.state import AcceleratorState, PartialState
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))

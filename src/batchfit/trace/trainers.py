@@ -198,7 +198,7 @@ def _trl(model: nn.Module, arguments: dict[str, Any]) -> Any:
     sample = Dataset.from_dict({"input_ids": [[0, 1]], "labels": [[0, 1]]})
     arguments |= {"dataset_kwargs": {"skip_prepare_dataset": True}, "max_length": None}
     return SFTTrainer(
-        model,  # type: ignore[arg-type]
+        model,
         SFTConfig(**arguments),
         train_dataset=sample,
         processing_class=_tokenizer(),
@@ -267,7 +267,7 @@ _PACKAGES = {"hf": ("transformers", "accelerate"), "trl": ("transformers", "acce
 @contextmanager
 def _alone() -> Iterator[None]:
     """Trainers find no network; process-wide states that they set are put back at the end."""
-    from accelerate.state import (  # type: ignore[import-untyped]
+    from accelerate.state import (
         AcceleratorState,
         GradientState,
         PartialState,
