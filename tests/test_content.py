@@ -33,7 +33,6 @@ PARTICULARS = {
     file.stem: tomllib.loads(file.read_text(encoding="utf-8"))
     for file in (Path(__file__).parent / "languages").glob("*.toml")
 }
-SCALES = {word: scale for language in PARTICULARS.values() for word, scale in language["scales"].items()}
 BYTE = tuple(word for language in PARTICULARS.values() for word in language["byte"])
 
 
@@ -127,8 +126,9 @@ def test_the_markdown_leaves_no_marks_behind(lang: str) -> None:
 
 # Figures
 
-# Not those in names: GPT-2, bf16, 1F1B. In Chinese, a counter may follow once "億" is multiplied in.
-_NUMBER = r"(?<![\w.,-])\d+(?:[.,]\d+)*(?![A-Za-z0-9_])"
+# Not those in names: GPT-2, bf16, 1F1B. In Chinese, a counter may follow once "億" is multiplied in. French groups
+# digits with narrow no-break spaces.
+_NUMBER = r"(?<![\w.,-])\d+(?:[.,\u202f]\d+)*(?![A-Za-z0-9_])"
 
 
 def number(text: str, lang: str) -> Decimal:
@@ -142,10 +142,11 @@ def _scaled(text: str, lang: str) -> str:
     """`text` with every number in plain digits, and words like "million" multiplied in."""
 
     def plain(found: re.Match[str]) -> str:
-        value = number(found[1], lang) * SCALES.get(found[2] or "", 1)
+        value = number(found[1], lang) * words.get(found[2] or "", 1)
         return f"{value:f}"
 
-    scales = "|".join(SCALES)
+    words = PARTICULARS[lang]["scales"]
+    scales = "|".join(sorted(words, key=len, reverse=True))
     return re.sub(rf"({_NUMBER})(?:\s({scales}))?", plain, text)
 
 
@@ -357,7 +358,7 @@ def test_the_catalogue_uses_the_glossarys_words_for_the_labels(lang: str) -> Non
 _UNIT = "|".join(unit for unit in UNITS if len(unit) > 1)
 _EVERYWHERE = {
     rf"\d (?:{_UNIT})\b": "a breaking space before a unit",
-    r"\w *[x*] *\d": "a letter or an asterisk for ×",
+    r"(?<![^\W\d])[x*] *\d": "a letter or an asterisk for ×",
     r"[ \t]\n": "a space at the end of a line",
     r"\d -\d| - ": "a hyphen for a minus or a dash",
     r"['\"]": "a straight quotation mark",

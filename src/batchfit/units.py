@@ -25,7 +25,12 @@ UNITS: dict[str, int] = {
 
 _EXACT = Context(prec=200)  # more digits than anyone may type, so that rounding happens once
 
-_BY_LOWER = {name.lower(): name for name in UNITS} | {"byte": "B", "bytes": "B"}
+#: Units by what people type, in any case. French counts octets: "Go" is GB.
+_BY_LOWER = (
+    {name.lower(): name for name in UNITS}
+    | {name.lower().replace("b", "o"): name for name in UNITS}
+    | dict.fromkeys(("byte", "bytes", "octet", "octets"), "B")
+)
 
 
 def to_bytes(number: Decimal, unit: str) -> int:

@@ -54,6 +54,11 @@ TYPED = [
         "512MiB",
         "1 TB",
         "3 bytes",
+        "0,5 Go",
+        "512Mio",
+        "7 octets",
+        "7 o",
+        "1 foo",
     ],
     *[
         "1GiBB",

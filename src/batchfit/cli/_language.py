@@ -12,7 +12,8 @@ def lang_option() -> click.Option:
     return click.Option(
         ["--lang"],
         type=click.Choice(languages(), case_sensitive=False),
+        metavar="TAG",
         default=SOURCE,
         show_default=True,
-        help="Language of the answer, and how numbers are read and written.",
+        help="Language of the answer, and how numbers are read and written; an unknown one is answered with the list.",
     )

@@ -57,8 +57,12 @@ class Panel:
         return "\n".join(lines)
 
 
+#: Spaces that hold together what stands beside them; French has narrow ones before its punctuation.
+_NO_BREAK = "\xa0\u202f"
 #: What a line may be broken between: a wide character with the punctuation that must not start a line, or a word.
-_PIECE = re.compile(r"[^\S\xa0]+|[\u1100-\uffef][，。、；：！？）」』》]*|[^\s\u1100-\uffef]+|\xa0")
+_PIECE = re.compile(
+    rf"[^\S{_NO_BREAK}]+|[\u2e80-\uffef][，。、；：！？）」』》]*|[^\s\u2e80-\uffef]+|[{_NO_BREAK}]"
+)
 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:
@@ -66,7 +70,7 @@ def _wrap(text: str, width: int, indent: str = "") -> list[str]:
     space holds together what stands beside it."""
     pieces: list[str] = []
     for piece in _PIECE.findall(text):
-        if pieces and "\xa0" in (piece, pieces[-1][-1]):
+        if pieces and (piece in _NO_BREAK or pieces[-1][-1] in _NO_BREAK):
             pieces[-1] += piece
         else:
             pieces.append(piece)

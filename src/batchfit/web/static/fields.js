@@ -34,11 +34,14 @@ export function readField(field, text, unit, { lang, units }) {
   return { value, exact: read.value, unit: chosen, ambiguous: read.ambiguous, echo: read.echo };
 }
 
-/** The number's text and its unit: "0.5GiB" is ["0.5", "GiB"]; a bare number has the unit chosen beside it. */
+/**
+ * The number's text and its unit: "0.5GiB" is ["0.5", "GiB"], and so is the French "0,5 Gio"; a bare number has the
+ * unit chosen beside it.
+ */
 function splitUnit(text, chosen, units) {
   const found = /^(.*?)\s*([A-Za-z]+)$/s.exec(text.trim());
   if (found) {
-    const wanted = { byte: "b", bytes: "b" }[found[2].toLowerCase()] ?? found[2].toLowerCase();
+    const wanted = found[2].toLowerCase().replace(/^(byte|octet)s?$|o$/, "b");
     const unit = Object.keys(units).find((name) => name.toLowerCase() === wanted);
     if (unit) return [found[1], unit];
   }
