@@ -21,7 +21,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from batchfit.profile import Affinity, Compute, MemoryProfile, Provenance, States
 from batchfit.trace.checkpointing import repeated_blocks
 from batchfit.trace.model_units import describe
-from batchfit.trace.phases import envelopes, phase_of
+from batchfit.trace.phases import phase_of
+from batchfit.trace.surface import envelopes
 from batchfit.trace.timeline import MARK, Timeline
 from batchfit.trace.tracker import Tracker
 

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from batchfit.errors import BadInput
+from batchfit.trace.blocks import Depths, dropped, fit_config, shorter
 from batchfit.trace.meta import MetaDevice
 from batchfit.trace.pretence import Pretence
 
 Module = TypeVar("Module", bound=nn.Module)
 
 
-def twin(model: Module, device: MetaDevice) -> Module:
+def twin(model: Module, device: MetaDevice, depths: Depths | None = None) -> Module:
     """A copy of `model` whose tensors are on `device`, without data. `model` is left as it is.
 
-    Tensors that share a storage share one in the copy, so tied weights stay tied. Raises BadInput where a part
-    of the model cannot be copied.
+    `depths` says of which runs of blocks only some copies are kept. Tensors that share a storage share one in the
+    copy, so tied weights stay tied. Raises BadInput where a part of the model cannot be copied.
     """
     memo: dict[int, Any] = {}
     bases: dict[int, torch.Tensor] = {}
-    for module in model.modules():
+    lists = dropped(model, depths or {})
+    for module in _kept(model, lists):
         for parameter in module._parameters.values():
             if parameter is not None and id(parameter) not in memo:
                 memo[id(parameter)] = _parameter(parameter, _shared(parameter, bases))
@@ -34,13 +37,29 @@ def twin(model: Module, device: MetaDevice) -> Module:
                 )
     try:
         with Pretence(device, torch.device("cpu"), lambda: True):
-            return copy.deepcopy(model, memo)
+            for whole, lost in lists.items():
+                memo[id(whole)] = shorter(whole, lost, lambda block: copy.deepcopy(block, memo))
+            copied = copy.deepcopy(model, memo)
     except (TypeError, RuntimeError) as error:
         raise BadInput(
             "model",
             "cannot be copied for the trace ({error}); give a function that makes it",
             error=str(error),
         ) from error
+    for whole, lost in lists.items():
+        for module in copied.modules():
+            if memo[id(whole)] in module._modules.values() and hasattr(module, "config"):
+                fit_config(module.config, len(whole._modules), lost)
+    return copied
+
+
+def _kept(model: nn.Module, lists: Mapping[nn.Module, Container[int]]) -> Iterator[nn.Module]:
+    """The model's modules without those that are dropped."""
+    yield model
+    lost = lists.get(model, ())
+    for index, child in enumerate(model._modules.values()):
+        if child is not None and index not in lost:
+            yield from _kept(child, lists)
 
 
 def _shared(tensor: torch.Tensor, bases: dict[int, torch.Tensor]) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import nn
 from batchfit.errors import BadInput
 from batchfit.trace.adapters import add_lora
 from batchfit.trace.assumptions import assumed
+from batchfit.trace.blocks import Depths
 from batchfit.trace.build import twin
 from batchfit.trace.checkpointing import checkpoint_blocks
 from batchfit.trace.errors import explained
@@ -53,16 +54,31 @@ def trace_timeline(
 class Job:
     """A model on the pretended GPU, ready to be trained there at any micro-batch.
 
-    `fresh` makes the model anew, for trainers: they wrap it, and may change it.
+    `source` is the model as it was given, `fresh` makes the one that is trained anew, for trainers: they wrap it, and
+    may change it. `at_length` makes batches of so many tokens, where the length can be chosen.
     """
 
-    model: nn.Module
+    source: nn.Module
     fresh: Callable[[], nn.Module]
     make_batch: MakeBatch
     loss: Loss
     settings: Settings
     gpu: Gpu
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None
+    at_length: Callable[[int], MakeBatch] | None = None
+    _model: nn.Module | None = None
+
+    @property
+    def model(self) -> nn.Module:
+        """The model as it is trained, made when it is first needed."""
+        if self._model is None:
+            self._model = self.fresh()
+        return self._model
+
+    def at(self, depths: Depths) -> Job:
+        """The same with so many copies of the model's runs of blocks."""
+        fresh = partial(_as_trained, self.source, self.settings, self.gpu, depths)
+        return replace(self, fresh=fresh, _model=None)
 
     def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         if self.optimizer is None:
@@ -84,8 +100,20 @@ class Job:
         """What was taken for granted."""
         return assumed(self.settings)
 
-    def timeline(self, micro_batch: int, steps: Iterable[int] = STEPS) -> Timeline:
-        """Trains the model for a few optimizer steps and answers the timeline; the model is as before."""
+    def timeline(
+        self, micro_batch: int, steps: Iterable[int] = STEPS, seq_len: int | None = None
+    ) -> Timeline:
+        """Trains the model for a few optimizer steps and answers the timeline; the model is as before.
+
+        `seq_len` is the tokens of a sample, where they can be chosen.
+        """
+        make_batch = self.make_batch
+        if seq_len is not None:
+            if self.at_length is None:
+                raise BadInput(
+                    "seq_len", "must be one number: this model's batches come from a function of your own"
+                )
+            make_batch = self.at_length(seq_len)
         model = self.model if self.settings.trainer == "none" else self.fresh()
         with ExitStack() as stack:
             tracker = stack.enter_context(self.gpu.watched())
@@ -94,9 +122,7 @@ class Job:
             if self.settings.trainer == "none":
                 optimizer = self._optimizer(model)
                 step = Step(model, self.loss, optimizer, self.settings, tracker)
-                step.run(
-                    lambda: self.gpu.bring(self.make_batch(micro_batch), self.settings.inputs_dtype), steps
-                )
+                step.run(lambda: self.gpu.bring(make_batch(micro_batch), self.settings.inputs_dtype), steps)
             else:
                 trained = stack.enter_context(
                     trainer_step(
@@ -108,7 +134,7 @@ class Job:
                         max_grad_norm=self.settings.max_grad_norm,
                     )
                 )
-                trained.run(lambda: self.make_batch(micro_batch), steps)
+                trained.run(lambda: make_batch(micro_batch), steps)
             tracker.close()
             model.zero_grad(set_to_none=True)
         return tracker.timeline
@@ -121,6 +147,7 @@ def prepare(
     loss: Loss = model_loss,
     gpu: Gpu | None = None,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
+    at_length: Callable[[int], MakeBatch] | None = None,
 ) -> Job:
     """Copies `model` to a pretended GPU and makes it what the settings ask for.
 
@@ -136,12 +163,15 @@ def prepare(
         )
     gpu = gpu or Gpu(attention=settings.attention)
     fresh = partial(_as_trained, model, settings, gpu)
-    return Job(fresh(), fresh, make_batch, loss, settings, gpu, optimizer)
+    return Job(model, fresh, make_batch, loss, settings, gpu, optimizer, at_length)
 
 
-def _as_trained(model: nn.Module, settings: Settings, gpu: Gpu) -> nn.Module:
-    """A copy of `model` on the GPU, with the weights, adapters, loss and checkpointing that the settings ask for."""
-    copied: nn.Module = twin(model, gpu.device)
+def _as_trained(model: nn.Module, settings: Settings, gpu: Gpu, depths: Depths | None = None) -> nn.Module:
+    """A copy of `model` on the GPU, with the weights, adapters, loss and checkpointing that the settings ask for.
+
+    `depths` says of which runs of blocks only some copies are kept.
+    """
+    copied: nn.Module = twin(model, gpu.device, depths)
     copied.train()
     dtype = settings.weights_dtype
     if any(p.is_floating_point() and p.dtype != dtype for p in copied.parameters()):

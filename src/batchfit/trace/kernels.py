@@ -67,8 +67,9 @@ class Kernels:
                 tracker.permanent(self._workspace_bytes, "overhead")
             return
         temporary = _TEMPORARIES.get(func)
-        if temporary is not None and (nbytes := temporary(args, out)):
-            tracker.transient(nbytes)
+        if temporary is not None:
+            # Also where it is nothing, so that steps of all sizes have the same events.
+            tracker.transient(temporary(args, out))
 
 
 def _flash_backward(args: tuple[Any, ...], out: Any) -> int:

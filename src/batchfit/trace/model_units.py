@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from torch import nn
 
@@ -18,14 +20,32 @@ def describe(model: nn.Module, name: str) -> Model:
     """`model`'s size, and that of its units. Shared parameters count once, with the unit that has them first."""
     paths = {module: path for path, module in model.named_modules()}
     seen: set[nn.Parameter] = set()
-    units: list[Unit] = []
+    counts: Counter[Unit] = Counter()
     for block in repeated_blocks(model):
-        unit = _unit(folded(paths[block]), block.parameters(), seen)
-        if units and _with_count(unit, units[-1].count) == units[-1]:
-            units[-1] = _with_count(unit, units[-1].count + 1)
-        else:
-            units.append(unit)
-    units.append(_unit(ROOT, model.parameters(), seen))
+        counts[_unit(folded(paths[block]), block.parameters(), seen)] += 1
+    counts[_unit(ROOT, model.parameters(), seen)] += 1
+    return _model(name, counts)
+
+
+def deepened(model: Model, deeper: Iterable[tuple[Model, int]]) -> Model:
+    """`model` with so many more of the blocks that each deeper one has beyond it."""
+    counts = _counts(model)
+    for other, extra in deeper:
+        added = _counts(other)
+        added.subtract(_counts(model))
+        for unit, count in added.items():
+            counts[unit] += extra * count
+    return _model(model.name, counts)
+
+
+def _counts(model: Model) -> Counter[Unit]:
+    return Counter({replace(unit, count=1): unit.count for unit in model.units})
+
+
+def _model(name: str, counts: Mapping[Unit, int]) -> Model:
+    """The root comes last, however late other units were met."""
+    units = [replace(unit, count=count) for unit, count in counts.items()]
+    units.sort(key=lambda unit: unit.name == ROOT)
     return Model(
         name=name,
         parameters=sum(unit.count * unit.parameters for unit in units),
@@ -45,15 +65,4 @@ def _unit(name: str, parameters: Iterable[nn.Parameter], seen: set[nn.Parameter]
         trainable_parameters=sum(p.numel() for p in trained),
         weights_bytes=sum(p.numel() * p.element_size() for p in own),
         trainable_weights_bytes=sum(p.numel() * p.element_size() for p in trained),
-    )
-
-
-def _with_count(unit: Unit, count: int) -> Unit:
-    return Unit(
-        unit.name,
-        count,
-        unit.parameters,
-        unit.trainable_parameters,
-        unit.weights_bytes,
-        unit.trainable_weights_bytes,
     )

@@ -1,25 +1,15 @@
-"""From timelines at two micro-batches to a profile's phases: the highest of the lines that live bytes follow."""
+"""The phases of a step: where they are in a timeline, what runs there, and which of their lines are the highest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from batchfit.palette import PARTS
 from batchfit.profile import PHASES, Line
-from batchfit.trace.places import highest_by_place
-from batchfit.trace.timeline import ALLOC, BLOCK_BYTES, FREE, MARK, Event, Mark, Timeline, rounded
+from batchfit.trace.timeline import MARK, Event, Mark, Timeline, rounded
 
 _PART_NUMBER = {part: number for number, part in enumerate(PARTS)} | {"input": PARTS.index("activations")}
-
-
-@dataclass(slots=True)
-class _Highest:
-    """A point of a phase: bytes are `constant + b * slope`; `index` is the event after which it holds."""
-
-    constant: int
-    slope: int
-    index: int
 
 
 def phase_of(mark: Mark) -> str | None:
@@ -36,102 +26,25 @@ def alike(first: Timeline, second: Timeline) -> bool:
     )
 
 
-def envelopes(
-    small: Timeline, large: Timeline, small_batch: int, large_batch: int
-) -> dict[str, tuple[Line, ...]]:
-    """Each phase's upper envelope over micro-batches of 1 and more, from timelines at two micro-batches.
-
-    Where the timelines are not alike, a phase is the one line through its two peaks.
-    """
-    if not alike(small, large):
-        return _through_peaks(small, large, small_batch, large_batch)
-    sizes = _Sizes(small, large, small_batch, large_batch)
-    points: dict[str, list[_Highest]] = {phase: [] for phase in PHASES}
-    constant = slope = 0
-    phase: str | None = None
-    for index, event in enumerate(small.events):
-        if event.kind == MARK:
-            phase = phase_of(small.marks[event.stack])
-        else:
-            sign = 1 if event.kind == ALLOC else -1
-            c, s = sizes.of(index)
-            constant, slope = constant + sign * c, slope + sign * s
-        # A phase begins with what is alive at its mark, and from there only births can make a peak.
-        if phase is not None and event.kind != FREE:
-            points[phase].append(_Highest(constant, slope, index))
-    kept = {phase: highest_by_place(small, points[phase], _upper) for phase in PHASES}
-    return _lines(small, sizes, kept)
-
-
-class _Sizes:
-    """Every event's size as a line over the micro-batch, as the caching allocator would count it.
-
-    A size that does not grow is rounded to whole blocks. One that does grows by what is asked for, and carries
-    what rounding added at the traced micro-batches, so that small tensors are not told wrong at large batches.
-    """
-
-    def __init__(self, small: Timeline, large: Timeline, small_batch: int, large_batch: int) -> None:
-        self._pairs = [(a.nbytes, b.nbytes) for a, b in zip(small.events, large.events, strict=True)]
-        self._small_batch = small_batch
-        self._apart = large_batch - small_batch
-        self._seen: dict[tuple[int, int], tuple[int, int]] = {}
-
-    def of(self, index: int) -> tuple[int, int]:
-        """Bytes of event `index`: (constant, per sample)."""
-        pair = self._pairs[index]
-        found = self._seen.get(pair)
-        if found is None:
-            small, large = pair
-            slope, uneven = divmod(large - small, self._apart)
-            if large == small:
-                found = rounded(small), 0
-            else:
-                rounding = max(rounded(small) - small, rounded(large) - large)
-                found = small - slope * self._small_batch + rounding + (BLOCK_BYTES if uneven else 0), slope
-            self._seen[pair] = found
-        return found
-
-
-def _upper(points: list[_Highest]) -> list[_Highest]:
-    """The points that are highest at some micro-batch of 1 or more, by falling height at 1."""
-    best: dict[int, _Highest] = {}
-    for point in points:
-        known = best.get(point.slope)
-        if known is None or point.constant > known.constant:
-            best[point.slope] = point
-    hull: list[_Highest] = []
-    for point in sorted(best.values(), key=lambda p: p.slope):
-        while hull and point.constant + point.slope >= hull[-1].constant + hull[-1].slope:
+def upper(constants: Sequence[float], slopes: Sequence[float], points: Sequence[int]) -> list[int]:
+    """The points whose lines are the highest at some micro-batch of 1 or more, by falling height at 1."""
+    best: dict[float, tuple[float, int]] = {}
+    for constant, slope, point in zip(constants, slopes, points, strict=True):
+        if slope not in best or constant > best[slope][0]:
+            best[slope] = constant, point
+    hull: list[tuple[float, float, int]] = []
+    for slope, (constant, point) in sorted(best.items()):
+        while hull and constant + slope >= hull[-1][0] + hull[-1][1]:
             hull.pop()
-        while len(hull) > 1 and _crossing(hull[-2], point) <= _crossing(hull[-2], hull[-1]):
+        while len(hull) > 1 and _crossing(hull[-2], slope, constant) <= _crossing(hull[-2], *hull[-1][1::-1]):
             hull.pop()
-        hull.append(point)
-    return hull
+        hull.append((constant, slope, point))
+    return [point for _, _, point in hull]
 
 
-def _crossing(flat: _Highest, steep: _Highest) -> float:
-    """The micro-batch from which on `steep` is higher than `flat`."""
-    return (flat.constant - steep.constant) / (steep.slope - flat.slope)
-
-
-def _lines(timeline: Timeline, sizes: _Sizes, kept: dict[str, list[_Highest]]) -> dict[str, tuple[Line, ...]]:
-    """The kept points as lines, with what is alive at each: one walk over the events."""
-    wanted = {point.index for points in kept.values() for point in points}
-    made: dict[int, Line] = {}
-    alive = [[0, 0] for _ in PARTS]
-    where = _Where(timeline)
-    for index, event in enumerate(timeline.events):
-        if event.kind == MARK:
-            where.enter(timeline.marks[event.stack])
-        else:
-            part = alive[_PART_NUMBER[timeline.categories[event.storage]]]
-            sign = 1 if event.kind == ALLOC else -1
-            c, s = sizes.of(index)
-            part[0] += sign * c
-            part[1] += sign * s
-        if index in wanted:
-            made[index] = _line(alive, where.of(event))
-    return {phase: tuple(made[point.index] for point in points) for phase, points in kept.items()}
+def _crossing(flat: tuple[float, float, int], slope: float, constant: float) -> float:
+    """The micro-batch from which on a steeper line is higher than `flat`."""
+    return (flat[0] - constant) / (slope - flat[1])
 
 
 def _line(alive: list[list[int]], where: str) -> Line:
@@ -143,7 +56,7 @@ def _line(alive: list[list[int]], where: str) -> Line:
     )
 
 
-class _Where:
+class Where:
     """Says in words what runs at an event: "forward: lm_head", "backward: model.layers.*.mlp", "optimizer step"."""
 
     def __init__(self, timeline: Timeline) -> None:
@@ -165,6 +78,15 @@ class _Where:
 def folded(module: str) -> str:
     """A module's path with its numbers as `*`: "model.layers.11.mlp" gives "model.layers.*.mlp"."""
     return ".".join("*" if piece.isdigit() else piece for piece in module.split("."))
+
+
+def last_update(timeline: Timeline) -> int:
+    """The event with which the last optimizer step's update begins."""
+    return max(
+        index
+        for index, event in enumerate(timeline.events)
+        if event.kind == MARK and timeline.marks[event.stack].phase == "optimizer"
+    )
 
 
 def peaks(timeline: Timeline) -> dict[str, int]:
@@ -189,7 +111,7 @@ def _peak_points(timeline: Timeline) -> dict[str, _PeakPoint]:
     return found
 
 
-def _through_peaks(
+def through_peaks(
     small: Timeline, large: Timeline, small_batch: int, large_batch: int
 ) -> dict[str, tuple[Line, ...]]:
     lines: dict[str, tuple[Line, ...]] = {}
@@ -217,7 +139,7 @@ def _alive_parts(timeline: Timeline, index: int) -> list[int]:
 
 
 def _where_at(timeline: Timeline, index: int) -> str:
-    where = _Where(timeline)
+    where = Where(timeline)
     for event in _marks_before(timeline, index):
         where.enter(timeline.marks[event.stack])
     return where.of(timeline.events[index])

@@ -2,60 +2,49 @@
 
 On one GPU the envelope over everything is enough. A replica that holds a share of the weights and gradients has
 its peak elsewhere: where all gradients are alive stops mattering, and what comes next may have been hidden
-below it. Blocks that are alike differ by a constant from one to the next, so their first and last stand for all.
+below it. Blocks that are alike differ by a constant from one to the next, so the first and the last that run stand
+for all.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from collections.abc import Iterator
+
+import torch
 
 from batchfit.trace.timeline import MARK, Timeline
 
 
-class _Indexed(Protocol):
-    index: int
+class Places:
+    """Where in the model each point of a step is, if the step's events are those of `timeline` in this `order`, in
+    which stretches may follow one another several times, once for each block of the whole model."""
 
+    def __init__(self, timeline: Timeline, order: torch.Tensor) -> None:
+        groups: dict[tuple[str, str], int] = {}
+        blocks: list[tuple[int, int]] = []
+        phase = ""
+        for event in timeline.events:
+            if event.kind == MARK:
+                phase = timeline.marks[event.stack].phase
+            stem, number = _block(timeline.modules.get(event.storage, ""))
+            blocks.append((groups.setdefault((phase, stem), len(groups)), number))
+        places = torch.tensor(blocks).reshape(-1, 2)[order]
+        self._group = places[:, 0]
+        # A block is told by its number, and by how many stretches have followed themselves since the last mark.
+        again = torch.cat((torch.zeros(1, dtype=torch.long), (order[1:] <= order[:-1]).long().cumsum(0)))
+        is_mark = torch.tensor([event.kind == MARK for event in timeline.events])[order]
+        since = torch.where(is_mark, again, 0).cummax(0).values
+        self._block = (again - since) * len(timeline.events) + places[:, 1]
 
-Point = TypeVar("Point", bound=_Indexed)
-
-#: A place: the mark's phase ("forward", "backward", ...), the path up to the block's number, that number.
-Place = tuple[str, str, int]
-
-
-def highest_by_place(
-    timeline: Timeline, points: Iterable[Point], upper: Callable[[list[Point]], list[Point]]
-) -> list[Point]:
-    """The points that `upper` keeps of each place (each phase of a micro-batch, outside the blocks, in the
-    first and in the last of them), and after them those it keeps of all, in its order. No point twice.
-    """
-    points = list(points)
-    places = _places(timeline, {point.index for point in points})
-    groups: dict[Place, list[Point]] = defaultdict(list)
-    ends: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for point in points:
-        place = places[point.index]
-        groups[place].append(point)
-        ends[place[:2]].add(place[2])
-    envelope = upper(points)
-    seen = {point.index for point in envelope}
-    kept: list[Point] = []
-    for (phase, stem, number), group in groups.items():
-        if number in (min(ends[phase, stem]), max(ends[phase, stem])):
-            kept += [point for point in upper(group) if point.index not in seen]
-    return kept + envelope
-
-
-def _places(timeline: Timeline, wanted: set[int]) -> dict[int, Place]:
-    phase = ""
-    found: dict[int, Place] = {}
-    for index, event in enumerate(timeline.events):
-        if event.kind == MARK:
-            phase = timeline.marks[event.stack].phase
-        if index in wanted:
-            found[index] = (phase, *_block(timeline.modules.get(event.storage, "")))
-    return found
+    def ends(self, points: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Of the points in each phase of a micro-batch, in each list of blocks and outside of any: those in the first
+        of the blocks to run, and those in the last."""
+        group, block = self._group[points], self._block[points]
+        for number in group.unique():
+            inside = points[group == number]
+            own = block[group == number]
+            for end in {int(own[0]), int(own[-1])}:
+                yield inside[own == end]
 
 
 def _block(module: str) -> tuple[str, int]:

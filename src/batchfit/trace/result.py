@@ -1,61 +1,80 @@
-"""From the timelines of a step to its memory profile."""
+"""From the study of a step to its memory profile."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from torch import nn
-
-from batchfit.profile import Affinity, Compute, MemoryProfile, Provenance, SeqRange, States
-from batchfit.trace.model_units import describe
-from batchfit.trace.phases import alike, envelopes, peaks
-from batchfit.trace.timeline import MARK, Timeline
+from batchfit.profile import Affinity, Line, MemoryProfile, Polynomial, Provenance, SeqRange, States
+from batchfit.trace.compute import compute_of
+from batchfit.trace.ledger import ledger_of
+from batchfit.trace.lengths import Lengths
+from batchfit.trace.model_units import deepened, describe
+from batchfit.trace.phases import last_update, peaks, through_peaks
+from batchfit.trace.reserved import replayed
+from batchfit.trace.study import CHECKED_AT, TRACED, Study
+from batchfit.trace.surface import Surface
+from batchfit.trace.timeline import Timeline
 
 #: Memory is called affine in the micro-batch where the check is off by less than this (relative).
 AFFINE_WITHIN = 0.005
+
+_STATES = ("weights", "gradients", "optimizer", "buffers")
 
 _PACKAGES = ("torch", "transformers", "peft", "trl", "accelerate", "timm", "batchfit")
 
 
 def profile_of(
-    model: nn.Module,
+    study: Study,
     name: str,
-    timelines: Mapping[int, Timeline],
     settings: Mapping[str, Any],
     *,
     seq_len: int | None,
     assumptions: tuple[str, ...],
-    seconds: float,
+    micro_batches: Iterable[int] = (),
+    begun: float,
 ) -> MemoryProfile:
-    """The profile of `model`'s step from its timelines at three micro-batches: two make the lines, the third checks."""
-    small, large, checked = timelines
-    phases = envelopes(timelines[small], timelines[large], small, large)
-    deviation = max(
-        (
-            abs(max(line.at(checked) for line in phases[phase]) - peak) / peak
-            for phase, peak in peaks(timelines[checked]).items()
-            if phases[phase]
-        ),
-        default=0.0,
-    )
-    affine = alike(timelines[small], timelines[large]) and deviation < AFFINE_WITHIN
+    """The profile of the step that was studied.
+
+    `seq_len` are the tokens of a sample where there is one length, `micro_batches` some to replay the allocator at
+    beside the usual ones, `begun` when the study began, on the clock of `time.perf_counter`.
+    """
+    lengths = study.lengths
+    model = deepened(describe(study.model, name), ((describe(d.model, name), d.extra) for d in study.deeper))
+    if study.is_regular:
+        surface = study.surface()
+        phases, states = surface.envelopes(), _states(surface)
+        ledger = ledger_of(surface, study.model)
+        reserved = replayed(surface, micro_batches, seq_len)
+    else:
+        phases, states = _through_peaks(study), States(*_in_steady_state(study.pairs[0].small))
+        ledger, reserved = (), ()
+    deviation = _deviation(study, phases, seq_len)
+    affine = study.is_regular and deviation < AFFINE_WITHIN
     return MemoryProfile(
-        model=describe(model, name),
+        model=model,
         settings=dict(settings) | ({} if seq_len is None else {"seq_len": seq_len}),
-        states=_states(timelines[small]),
+        states=states,
         phases=phases,
-        reserved=(),
-        compute=_compute(model, timelines[small], timelines[large], small, large - small),
-        ledger=(),
-        seq_len=None if seq_len is None else SeqRange(seq_len, seq_len, (seq_len,), None, None),
-        affinity=Affinity((small, large), checked, round(deviation, 6), affine),
-        assumptions=assumptions if affine else (*assumptions, _not_affine(small, large, checked, deviation)),
+        reserved=reserved,
+        compute=compute_of(study, model.trainable_parameters),
+        ledger=ledger,
+        seq_len=_range(study, phases, seq_len),
+        affinity=Affinity(TRACED, CHECKED_AT, round(deviation, 6), affine),
+        assumptions=(
+            *assumptions,
+            *study.assumptions,
+            *(() if affine else (_not_affine(*TRACED, CHECKED_AT, deviation),)),
+        ),
         provenance=Provenance(
-            "traced", versions(), round(seconds, 3), datetime.now(UTC).isoformat(timespec="seconds")
+            "traced",
+            versions(),
+            round(time.perf_counter() - begun, 3),
+            datetime.now(UTC).isoformat(timespec="seconds"),
         ),
     )
 
@@ -67,42 +86,76 @@ def _not_affine(small: int, large: int, checked: int, deviation: float) -> str:
     )
 
 
-def _states(timeline: Timeline) -> States:
+def _deviation(study: Study, phases: Mapping[str, tuple[Line, ...]], seq_len: int | None) -> float:
+    """How far the lines are off at the micro-batch that checks them (relative), at as many blocks as were traced."""
+    if study.check is None:
+        return 0.0
+    if study.is_regular:
+        phases = study.check_surface().envelopes()
+    return _off(phases, peaks(study.check), CHECKED_AT, None)
+
+
+def _off(
+    phases: Mapping[str, tuple[Line, ...]],
+    found: Mapping[str, float],
+    micro_batch: int,
+    seq_len: int | None,
+) -> float:
+    return max(
+        (
+            abs(max(line.at(micro_batch, seq_len) for line in phases[phase]) - peak) / peak
+            for phase, peak in found.items()
+            if phases[phase]
+        ),
+        default=0.0,
+    )
+
+
+def _range(study: Study, phases: Mapping[str, tuple[Line, ...]], seq_len: int | None) -> SeqRange | None:
+    lengths = study.lengths
+    if not lengths.is_range:
+        return None if seq_len is None else SeqRange(seq_len, seq_len, (seq_len,), None, None)
+    deviation = None
+    if study.length_check is not None and study.is_regular:
+        shallow = study.length_check_surface().envelopes()
+        deviation = round(_off(shallow, peaks(study.length_check), TRACED[0], lengths.checked_at), 6)
+    return SeqRange(lengths.traced[0], lengths.traced[-1], lengths.traced, lengths.checked_at, deviation)
+
+
+def _through_peaks(study: Study) -> dict[str, tuple[Line, ...]]:
+    """Of a step whose events differ from one size to the next: each phase as one line through its peaks."""
+    at_lengths = [through_peaks(pair.small, pair.large, *TRACED) for pair in study.pairs]
+    phases = {}
+    for phase, lines in at_lengths[0].items():
+        several = [one[phase] for one in at_lengths]
+        phases[phase] = (_curved([one[0] for one in several], study.lengths),) if all(several) else lines
+    return phases
+
+
+def _curved(lines: Sequence[Line], lengths: Lengths) -> Line:
+    """One line from one at each length."""
+
+    def curve(amounts: Iterable[tuple[Polynomial, Polynomial]]) -> tuple[Polynomial, Polynomial]:
+        constants, slopes = zip(*amounts, strict=True)
+        return lengths.curve([c[0] for c in constants]), lengths.curve([s[0] for s in slopes])
+
+    nothing: tuple[Polynomial, Polynomial] = ((0,), (0,))
+    parts = {part: curve(line.parts.get(part, nothing) for line in lines) for part in lines[-1].parts}
+    constant, slope = curve((line.constant, line.per_sample) for line in lines)
+    return Line(constant, slope, parts, lines[-1].where)
+
+
+def _states(surface: Surface) -> States:
     """What is alive when the last optimizer step begins: weights, gradients, optimizer state and buffers."""
-    last = max(
-        index
-        for index, event in enumerate(timeline.events)
-        if event.kind == MARK and timeline.marks[event.stack].phase == "optimizer"
-    )
-    sizes = dict.fromkeys(("weights", "gradients", "optimizer", "buffers"), 0)
-    for storage, nbytes in timeline.alive_at(last).items():
-        category = timeline.categories[storage]
-        if category in sizes:
-            sizes[category] += nbytes
-    return States(sizes["weights"], sizes["gradients"], sizes["optimizer"], sizes["buffers"])
+    return States(*(surface.requested_before_update(category) for category in _STATES))
 
 
-def _compute(model: nn.Module, small: Timeline, large: Timeline, small_batch: int, apart: int) -> Compute:
-    """What is computed: each count is a line through those at the two micro-batches."""
-
-    def line(name: str) -> tuple[int, int]:
-        at_small, at_large = getattr(small.work, name), getattr(large.work, name)
-        slope = (at_large - at_small) // apart
-        return at_small - slope * small_batch, slope
-
-    forward, backward = line("forward_flops")[1], line("backward_flops")[1]
-    products, others = line("products_bytes"), line("other_bytes")
-    return Compute(
-        forward_flops=(forward,),
-        step_flops=(forward + backward,),
-        attention_flops=(line("attention_flops")[1],),
-        matmul_bytes=((products[0],), (products[1],)),
-        other_bytes=((others[0],), (others[1],)),
-        optimizer_bytes=small.work.optimizer_bytes,
-        kernels_per_micro_batch=small.work.kernels,
-        kernels_per_optimizer_step=small.work.optimizer_kernels,
-        gradient_elements=sum(p.numel() for p in model.parameters() if p.requires_grad),
-    )
+def _in_steady_state(timeline: Timeline) -> list[int]:
+    alive = timeline.alive_at(last_update(timeline))
+    return [
+        sum(nbytes for storage, nbytes in alive.items() if timeline.categories[storage] == category)
+        for category in _STATES
+    ]
 
 
 def versions() -> dict[str, str]:

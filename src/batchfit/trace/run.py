@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import nn
@@ -11,25 +12,20 @@ from torch import nn
 from batchfit.errors import BadInput
 from batchfit.profile import MemoryProfile
 from batchfit.trace.adapters import Lora
+from batchfit.trace.fold import unfolded
 from batchfit.trace.gpu import Gpu
 from batchfit.trace.inputs import Inputs
 from batchfit.trace.job import Job, prepare
 from batchfit.trace.kernels import assumed_of_the_card
+from batchfit.trace.lengths import Lengths
 from batchfit.trace.optimizers import OptimizerFactory
 from batchfit.trace.own_step import OwnStep
 from batchfit.trace.protocol import Loss, MakeBatch, Training, WholeStep, model_loss
 from batchfit.trace.result import profile_of
 from batchfit.trace.settings import Settings
 from batchfit.trace.sources import Source, from_function, open_source
-from batchfit.trace.step import STEPS
+from batchfit.trace.study import TRACED, Progress, Study, study
 from batchfit.trace.timeline import Timeline
-
-#: Told what runs now and which part of the whole is done, from 0 to 1.
-Progress = Callable[[str, float], None]
-
-#: The micro-batches traced (with one sample strides are ambiguous, and copies are skipped); the last one only
-#: checks the lines that the first two give.
-TRACED = (2, 3, 5)
 
 
 def trace(
@@ -48,8 +44,11 @@ def trace(
     quantize: str | None = None,
     kbit: bool = False,
     trainer: str = "none",
-    seq_len: int | None = None,
+    seq_len: int | tuple[int, int] | None = None,
     image: tuple[int, int, int] | None = None,
+    folding: bool = True,
+    micro_batches: Iterable[int] = (),
+    on_timeline: Callable[[Timeline], object] | None = None,
     name: str | None = None,
     progress: Progress | None = None,
 ) -> MemoryProfile:
@@ -59,7 +58,12 @@ def trace(
     samples: a dict goes to the model by keywords, a tuple by position. Instead of both: a Training; a function that
     returns one, or a WholeStep (it runs where tensors take no memory); or text as the command line takes it
     ("config.json", "hf:owner/name", "FILE.py:FUNCTION"). A sample that batchfit makes is `seq_len` tokens, or an
-    `image` of channels, height and width.
+    `image` of channels, height and width. With two lengths the profile holds for all in between, and a `make_batch`
+    of one's own is called with the tokens, too: `make_batch(b, s)`.
+
+    Blocks that repeat are traced a few times for all, unless `folding` is False. The allocator is replayed at a few
+    micro-batches; `micro_batches` are further ones. `on_timeline` is given the whole model's timeline at the first of
+    them.
 
     `loss(model, batch)` is the loss; by a name ("full", "chunked", "fused") it is the one that the model computes
     itself, in this way. `lora` adds adapters, to base weights in few bits if `quantize` says so (prepared by PEFT's
@@ -86,23 +90,32 @@ def trace(
     tell = progress or _silent
     tell("making the model", 0.0)
     gpu = Gpu(attention=attention)
-    source = _source(model, make_batch, loss, gpu, settings, Inputs(seq_len, image))
-    job = _job(source, settings, gpu)
-    timelines: dict[int, Timeline] = {}
-    for done, micro_batch in enumerate(TRACED, 1):
-        tell(f"tracing micro-batch {micro_batch}", done / (len(TRACED) + 1))
-        # A later micro-batch is a first one that finds gradients; the check can do without.
-        timelines[micro_batch] = job.timeline(micro_batch, STEPS if done < len(TRACED) else (1, 1))
-    tell("traced", 1.0)
+    lengths = Lengths.asked(seq_len)
+    source = _source(model, make_batch, loss, gpu, settings, Inputs(lengths.longest, image))
+    job = _job(source, settings, gpu, lengths)
+    studied = study(job, lengths, tell, folding=folding)
+    tell("adding up", 1.0)
+    micro_batches = tuple(micro_batches)
+    if on_timeline is not None:
+        on_timeline(whole_timeline(job, studied, micro_batches[0] if micro_batches else TRACED[0]))
     return profile_of(
-        job.model,
+        studied,
         name or source.name,
-        timelines,
         job.described(),
-        seq_len=job.tokens(),
-        assumptions=(*source.assumptions, *job.assumptions(), *assumed_of_the_card(job.model)),
-        seconds=time.perf_counter() - begun,
+        seq_len=None if lengths.is_range else job.tokens(),
+        assumptions=(*source.assumptions, *job.assumptions(), *assumed_of_the_card(studied.model)),
+        micro_batches=micro_batches,
+        begun=begun,
     )
+
+
+def whole_timeline(job: Job | OwnStep, studied: Study, micro_batch: int) -> Timeline:
+    """The timeline of all blocks at this micro-batch, from the study where it tells it, else from a trace. Of a range
+    of sequence lengths, at the longest."""
+    if not studied.is_regular:
+        return job.timeline(micro_batch)
+    surface = studied.surface()
+    return unfolded(surface.timeline, studied.fold).timeline(surface.requested(micro_batch, -1))
 
 
 def _silent(what: str, done: float) -> None:
@@ -131,8 +144,25 @@ def _source(
     return Source(Training(model, make_batch, own_loss), type(model).__name__)
 
 
-def _job(source: Source, settings: Settings, gpu: Gpu) -> Job | OwnStep:
+def _job(source: Source, settings: Settings, gpu: Gpu, lengths: Lengths) -> Job | OwnStep:
     training: Any = source.training
     if isinstance(training, WholeStep):
         return OwnStep(training, gpu)
-    return prepare(training.model, training.make_batch, settings, training.loss, gpu, training.optimizer)
+    at_length = source.at_length
+    make_batch = training.make_batch
+    if at_length is None and lengths.longest is not None:
+        at_length = _at_length(make_batch)
+        make_batch = at_length(lengths.longest)
+    return prepare(training.model, make_batch, settings, training.loss, gpu, training.optimizer, at_length)
+
+
+def _at_length(make_batch: Callable[..., Any]) -> Callable[[int], MakeBatch]:
+    """Batches of so many tokens from a person's function, which must take them beside the micro-batch."""
+    try:
+        inspect.signature(make_batch).bind(2, 1)
+    except TypeError:
+        raise BadInput(
+            "seq_len",
+            "needs a make_batch that takes it: make_batch(micro_batch, seq_len); this one takes the micro-batch alone",
+        ) from None
+    return lambda seq_len: lambda micro_batch: make_batch(micro_batch, seq_len)

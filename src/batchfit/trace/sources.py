@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from batchfit.extras import need
 from batchfit.trace.errors import explained
 from batchfit.trace.gpu import Gpu
 from batchfit.trace.inputs import Inputs, batches_for
-from batchfit.trace.protocol import Training, WholeStep, as_training
+from batchfit.trace.protocol import MakeBatch, Training, WholeStep, as_training
 from batchfit.trace.settings import Settings
 
 #: A model's config is a page of numbers; what is larger is something else.
@@ -33,11 +33,15 @@ _AUTO_CLASS = "AutoModelForCausalLM"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A model on the pretended GPU, how to train on it, and what was taken for granted on the way."""
+    """A model on the pretended GPU, how to train on it, and what was taken for granted on the way.
+
+    `at_length` makes batches of so many tokens, where batchfit makes them.
+    """
 
     training: Training | WholeStep
     name: str
     assumptions: tuple[str, ...] = ()
+    at_length: Callable[[int], MakeBatch] | None = None
 
 
 def open_source(text: str, gpu: Gpu, settings: Settings, inputs: Inputs) -> Source:
@@ -56,7 +60,7 @@ def open_source(text: str, gpu: Gpu, settings: Settings, inputs: Inputs) -> Sour
     if path.is_dir():
         path /= "config.json"
     if path.suffix == ".json":
-        return _from_config(path, path.parent.name or path.stem, gpu, settings, inputs)
+        return _from_config(path, _name(path), gpu, settings, inputs)
     where, _, function = text.rpartition(":")
     if where and function:
         return from_function(_found(where, function), f"{where}:{function}", gpu)
@@ -100,7 +104,16 @@ def _from_config(path: Path, name: str, gpu: Gpu, settings: Settings, inputs: In
                 raise BadInput(str(path), "does not make a model: {error}", error=str(error)) from error
             assumptions.append(f"{config.model_type} has no other attention than eager")
             model = make(config, attn_implementation="eager", dtype=settings.weights_dtype)
-    return Source(Training(model, batches_for(model, inputs)), name, tuple(assumptions))
+
+    def at_length(seq_len: int) -> MakeBatch:
+        return batches_for(model, replace(inputs, seq_len=seq_len))
+
+    return Source(Training(model, batches_for(model, inputs)), name, tuple(assumptions), at_length)
+
+
+def _name(path: Path) -> str:
+    """A config.json is named by its folder."""
+    return path.parent.resolve().name if path.stem == "config" else path.stem
 
 
 def _config(path: Path) -> Any:

@@ -29,7 +29,8 @@ class Stacks:
         self._personal: dict[CodeType, bool | None] = {}
 
     def here(self, depth: int) -> int:
-        """The number of the stack as the `depth`-th caller sees it: the person's frames only, innermost first."""
+        """The number of the stack as the `depth`-th caller sees it: the person's frames only, innermost first, without
+        those of who asked for the trace."""
         personal = self._personal
         place: list[object] = []
         frame: FrameType | None = sys._getframe(depth)
