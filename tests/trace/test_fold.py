@@ -53,11 +53,19 @@ def make(name: str) -> tuple[nn.Module, Callable[[int], dict[str, Any]]]:
         "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, num_hidden_layers=9)),
         "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(**DECODER, num_hidden_layers=8)),
         "gpt2": lambda: t.GPT2LMHeadModel(
-            t.GPT2Config(n_layer=8, n_embd=32, n_head=4, vocab_size=96, n_positions=64, bos_token_id=1, eos_token_id=2)
+            t.GPT2Config(
+                n_layer=8, n_embd=32, n_head=4, vocab_size=96, n_positions=64, bos_token_id=1, eos_token_id=2
+            )
         ),
         # Full attention in the first layers, a window in the others: two runs in one list.
         "qwen2": lambda: t.Qwen2ForCausalLM(
-            t.Qwen2Config(**DECODER, num_hidden_layers=12, use_sliding_window=True, max_window_layers=6, sliding_window=8)
+            t.Qwen2Config(
+                **DECODER,
+                num_hidden_layers=12,
+                use_sliding_window=True,
+                max_window_layers=6,
+                sliding_window=8,
+            )
         ),
         "qwen3": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**DECODER, num_hidden_layers=7, head_dim=8)),
         # Windows and full attention by turns.
@@ -70,10 +78,19 @@ def make(name: str) -> tuple[nn.Module, Callable[[int], dict[str, Any]]]:
         ),
         # Two stacks of different depth, whose first blocks hold the positions of all.
         "t5": lambda: t.T5ForConditionalGeneration(
-            t.T5Config(d_model=32, d_ff=64, num_heads=4, d_kv=8, num_layers=7, num_decoder_layers=9, vocab_size=96,
-                       decoder_start_token_id=0, pad_token_id=0)  # fmt: skip
+            t.T5Config(
+                d_model=32,
+                d_ff=64,
+                num_heads=4,
+                d_kv=8,
+                num_layers=7,
+                num_decoder_layers=9,
+                vocab_size=96,
+                decoder_start_token_id=0,
+                pad_token_id=0,
+            )
         ),
-    }  # fmt: skip
+    }
     return makers[name](), image if name == "vit" else text
 
 

@@ -27,7 +27,7 @@ def timeline() -> Timeline:
 
 def ends(order: list[int], points: list[int]) -> list[list[int]]:
     places = Places(timeline(), torch.tensor(order))
-    return sorted(sorted(place.tolist()) for place in places.ends(torch.tensor(points)))
+    return sorted(sorted(place.tolist()) for place in places.ends(torch.tensor(points, dtype=torch.long)))
 
 
 def test_the_first_and_the_last_block_and_what_is_outside_of_them() -> None:

@@ -48,6 +48,5 @@ def _line(pair: Pair, name: str, small: int, large: int) -> tuple[int, int]:
 def _number(study: Study, name: str) -> int:
     """A count that is the same at every micro-batch and length."""
     base: int = getattr(study.pairs[0].small.work, name)
-    return base + sum(
-        deeper.extra * (getattr(deeper.pairs[0].small.work, name) - base) for deeper in study.deeper
-    )
+    deeper: list[tuple[int, int]] = [(d.extra, getattr(d.pairs[0].small.work, name)) for d in study.deeper]
+    return base + sum(extra * (count - base) for extra, count in deeper)

@@ -7,7 +7,6 @@ import linecache
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from torch import nn
 
@@ -171,9 +170,8 @@ def _upwards(path: str) -> list[str]:
     return [".".join(pieces[:n]) for n in range(len(pieces), -1, -1)]
 
 
-@lru_cache(maxsize=1024)
 def _file_of(kind: type) -> str | None:
-    """The file of a class's forward; None for PyTorch's own classes, whose frames are left out of stacks anyway."""
+    """The file of a class, None where it has none."""
     try:
         return inspect.getfile(kind)
     except (TypeError, OSError):

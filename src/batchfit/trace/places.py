@@ -28,13 +28,14 @@ class Places:
                 phase = timeline.marks[event.stack].phase
             stem, number = _block(timeline.modules.get(event.storage, ""))
             blocks.append((groups.setdefault((phase, stem), len(groups)), number))
-        places = torch.tensor(blocks).reshape(-1, 2)[order]
+        places = torch.tensor(blocks, dtype=torch.long).reshape(-1, 2)[order]
         self._group = places[:, 0]
         # A block is told by its number, and by how many stretches have followed themselves since the last mark.
         again = torch.cat((torch.zeros(1, dtype=torch.long), (order[1:] <= order[:-1]).long().cumsum(0)))
-        is_mark = torch.tensor([event.kind == MARK for event in timeline.events])[order]
+        is_mark = torch.tensor([event.kind == MARK for event in timeline.events], dtype=torch.bool)[order]
         since = torch.where(is_mark, again, 0).cummax(0).values
-        self._block = (again - since) * len(timeline.events) + places[:, 1]
+        outside = torch.tensor([not stem for _, stem in groups], dtype=torch.bool)[self._group]
+        self._block = torch.where(outside, 0, (again - since) * len(timeline.events) + places[:, 1])
 
     def ends(self, points: torch.Tensor) -> Iterator[torch.Tensor]:
         """Of the points in each phase of a micro-batch, in each list of blocks and outside of any: those in the first

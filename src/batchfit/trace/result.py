@@ -43,7 +43,6 @@ def profile_of(
     `seq_len` are the tokens of a sample where there is one length, `micro_batches` some to replay the allocator at
     beside the usual ones, `begun` when the study began, on the clock of `time.perf_counter`.
     """
-    lengths = study.lengths
     model = deepened(describe(study.model, name), ((describe(d.model, name), d.extra) for d in study.deeper))
     if study.is_regular:
         surface = study.surface()

@@ -93,6 +93,7 @@ def trace(
     lengths = Lengths.asked(seq_len)
     source = _source(model, make_batch, loss, gpu, settings, Inputs(lengths.longest, image))
     job = _job(source, settings, gpu, lengths)
+    _check_length(lengths, job)
     studied = study(job, lengths, tell, folding=folding)
     tell("adding up", 1.0)
     micro_batches = tuple(micro_batches)
@@ -148,21 +149,41 @@ def _job(source: Source, settings: Settings, gpu: Gpu, lengths: Lengths) -> Job 
     training: Any = source.training
     if isinstance(training, WholeStep):
         return OwnStep(training, gpu)
-    at_length = source.at_length
-    make_batch = training.make_batch
-    if at_length is None and lengths.longest is not None:
+    make_batch, at_length = training.make_batch, source.at_length
+    if at_length is None and lengths.longest is not None and (lengths.is_range or _takes_length(make_batch)):
         at_length = _at_length(make_batch)
         make_batch = at_length(lengths.longest)
     return prepare(training.model, make_batch, settings, training.loss, gpu, training.optimizer, at_length)
 
 
-def _at_length(make_batch: Callable[..., Any]) -> Callable[[int], MakeBatch]:
-    """Batches of so many tokens from a person's function, which must take them beside the micro-batch."""
+def _check_length(lengths: Lengths, job: Job | OwnStep) -> None:
+    """Raises BadInput where samples are not of the length that is asked for: whoever makes them decides."""
+    asked, found = lengths.longest, job.tokens()
+    if asked is not None and found != asked:
+        raise BadInput(
+            "seq_len",
+            "is {asked}, and {found}; a make_batch that takes a length, make_batch(micro_batch, seq_len), is given it",
+            asked=asked,
+            found="the batches are no token ids"
+            if found is None
+            else f"make_batch makes samples of {found} tokens",
+        )
+
+
+def _takes_length(make_batch: Callable[..., Any]) -> bool:
     try:
         inspect.signature(make_batch).bind(2, 1)
     except TypeError:
+        return False
+    return True
+
+
+def _at_length(make_batch: Callable[..., Any]) -> Callable[[int], MakeBatch]:
+    """Batches of so many tokens from a person's function, which must take them beside the micro-batch."""
+    if not _takes_length(make_batch):
         raise BadInput(
             "seq_len",
-            "needs a make_batch that takes it: make_batch(micro_batch, seq_len); this one takes the micro-batch alone",
-        ) from None
+            "is a range, and needs a make_batch that takes a length: make_batch(micro_batch, seq_len); this one takes "
+            "the micro-batch alone",
+        )
     return lambda seq_len: lambda micro_batch: make_batch(micro_batch, seq_len)
