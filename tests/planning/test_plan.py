@@ -260,6 +260,8 @@ def test_one_batch_held_across_gpu_counts() -> None:
         assert row.plan is not None
         assert row.plan.effective_batch == 256
     assert len(table.to_dict()["elastic"]) == 5
+    times = [row.plan.relative_step_time for row in table if row.plan and row.plan.relative_step_time]
+    assert min(times) == 1 < max(times), "times are relative to the fastest row, not each to itself"
     assert table._repr_html_().count("<tr>") == 6
     assert table.sentence in str(table)
 

@@ -217,10 +217,10 @@ def _nearest(plans: Sequence[Plan], found: Sequence[Option], request: Request) -
 
 def _timed(plan: Plan, plans: Sequence[Plan]) -> Plan:
     """A plan beside the target with its time per sample over that of the fastest plan."""
-    times = [each.time.seconds / each.effective_batch for each in plans if each.time]
-    if not times or plan.time is None:
+    times = [each.seconds_per_sample for each in plans if each.seconds_per_sample is not None]
+    if not times or plan.seconds_per_sample is None:
         return plan
-    return replace(plan, relative_step_time=plan.time.seconds / plan.effective_batch / min(times))
+    return replace(plan, relative_step_time=plan.seconds_per_sample / min(times))
 
 
 def _curve(plans: Sequence[Plan], nearest: Sequence[Nearest], found: Sequence[Option]) -> Curve | None:

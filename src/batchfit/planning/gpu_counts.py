@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -31,8 +31,16 @@ class Elastic:
 
     @property
     def rows(self) -> tuple[ElasticRow, ...]:
-        """One row for each number of GPUs."""
-        return tuple(_row(answer) for answer in self.answers)
+        """One row for each number of GPUs; times are relative to the fastest of the table."""
+        rows = [_row(answer) for answer in self.answers]
+        times = [row.plan.seconds_per_sample if row.plan else None for row in rows]
+        fastest = min((time for time in times if time is not None), default=0.0)
+        return tuple(
+            replace(row, plan=replace(row.plan, relative_step_time=time / fastest))
+            if row.plan and time is not None
+            else row
+            for row, time in zip(rows, times, strict=True)
+        )
 
     @property
     def fits(self) -> bool:

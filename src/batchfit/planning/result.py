@@ -54,6 +54,11 @@ class Plan:
         return self.capacity_bytes - (self.peak_reserved_bytes or self.peak_allocated_bytes)
 
     @property
+    def seconds_per_sample(self) -> float | None:
+        """Seconds of an optimizer step per sample, all GPUs together; None where no time can be told."""
+        return self.time.seconds / self.effective_batch if self.time else None
+
+    @property
     def tokens(self) -> int | None:
         """Tokens per optimizer step, where samples are sequences."""
         return self.effective_batch * self.seq_len if self.seq_len else None
