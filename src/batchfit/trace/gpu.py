@@ -21,9 +21,12 @@ from batchfit.tracing import being_traced
 
 
 @contextmanager
-def _frozen_heap() -> Iterator[None]:
+def frozen_heap() -> Iterator[None]:
     """In here the garbage collector looks only at what is new: libraries have made a million objects, and walking
-    them each time that tensors come and go takes longer than the trace."""
+    them each time that tensors come and go takes longer than the trace. Inside of itself it does nothing."""
+    if gc.get_freeze_count():
+        yield
+        return
     gc.freeze()
     try:
         yield
@@ -80,7 +83,7 @@ class Gpu:
         """Code in here runs on the GPU, and the tracker writes the timeline of what it does."""
         tracker = Tracker(self.device, self.device.on_device, Kernels() if self.is_cuda else None)
         with ExitStack() as stack:
-            stack.enter_context(_frozen_heap())
+            stack.enter_context(frozen_heap())
             # A training loop may print what a model must not decide by.
             stack.enter_context(
                 self.pretending(lambda: bool(tracker.paths.current) or tracker.category == "optimizer")

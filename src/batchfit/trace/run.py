@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 
 from batchfit.errors import BadInput
 from batchfit.profile import MemoryProfile
 from batchfit.trace.adapters import Lora
 from batchfit.trace.fold import unfolded
-from batchfit.trace.gpu import Gpu
+from batchfit.trace.gpu import Gpu, frozen_heap
 from batchfit.trace.inputs import Inputs
 from batchfit.trace.job import Job, prepare
 from batchfit.trace.kernels import assumed_of_the_card
@@ -88,26 +90,39 @@ def trace(
         trainer=trainer,
     )
     tell = progress or _silent
-    tell("making the model", 0.0)
-    gpu = Gpu(attention=attention)
-    lengths = Lengths.asked(seq_len)
-    source = _source(model, make_batch, loss, gpu, settings, Inputs(lengths.longest, image))
-    job = _job(source, settings, gpu, lengths)
-    _check_length(lengths, job)
-    studied = study(job, lengths, tell, folding=folding)
-    tell("adding up", 1.0)
-    micro_batches = tuple(micro_batches)
-    if on_timeline is not None:
-        on_timeline(whole_timeline(job, studied, micro_batches[0] if micro_batches else TRACED[0]))
-    return profile_of(
-        studied,
-        name or source.name,
-        job.described(),
-        seq_len=None if lengths.is_range else job.tokens(),
-        assumptions=(*source.assumptions, *job.assumptions(), *assumed_of_the_card(studied.model)),
-        micro_batches=micro_batches,
-        begun=begun,
-    )
+    with frozen_heap(), _one_thread():
+        tell("making the model", 0.0)
+        gpu = Gpu(attention=attention)
+        lengths = Lengths.asked(seq_len)
+        source = _source(model, make_batch, loss, gpu, settings, Inputs(lengths.longest, image))
+        job = _job(source, settings, gpu, lengths)
+        _check_length(lengths, job)
+        studied = study(job, lengths, tell, folding=folding)
+        tell("adding up", 1.0)
+        micro_batches = tuple(micro_batches)
+        if on_timeline is not None:
+            on_timeline(whole_timeline(job, studied, micro_batches[0] if micro_batches else TRACED[0]))
+        return profile_of(
+            studied,
+            name or source.name,
+            job.described(),
+            seq_len=None if lengths.is_range else job.tokens(),
+            assumptions=(*source.assumptions, *job.assumptions(), *assumed_of_the_card(studied.model)),
+            micro_batches=micro_batches,
+            begun=begun,
+        )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Tensors without data give threads nothing to do, and what is added up here is too small to share: threads that
+    wait for one another cost more than they save."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def whole_timeline(job: Job | OwnStep, studied: Study, micro_batch: int) -> Timeline:

@@ -8,10 +8,12 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import nn
@@ -96,7 +98,7 @@ def _from_config(path: Path, name: str, gpu: Gpu, settings: Settings, inputs: In
     make = _model_class(config, path)
     attention = "eager" if settings.attention == "eager" else "sdpa"
     assumptions: list[str] = []
-    with torch.device("meta"):
+    with torch.device("meta"), _without_values():
         try:
             model = make(config, attn_implementation=attention, dtype=settings.weights_dtype)
         except (ValueError, ImportError) as error:
@@ -109,6 +111,16 @@ def _from_config(path: Path, name: str, gpu: Gpu, settings: Settings, inputs: In
         return batches_for(model, replace(inputs, seq_len=seq_len))
 
     return Source(Training(model, batches_for(model, inputs)), name, tuple(assumptions), at_length)
+
+
+@contextmanager
+def _without_values() -> Iterator[None]:
+    """Models made in here draw no initial values: on tensors without data that costs time and changes nothing."""
+    with ExitStack() as stack:
+        for name, function in vars(nn.init).items():
+            if name.endswith("_") and not name.startswith("_") and callable(function):
+                stack.enter_context(mock.patch.object(nn.init, name, lambda tensor, *_, **__: tensor))
+        yield
 
 
 def _name(path: Path) -> str:

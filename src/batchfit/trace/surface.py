@@ -98,6 +98,10 @@ class Surface:
         self.order = torch.cat([torch.arange(r.start, r.stop) for r in stretches])
         kinds = torch.tensor([e.kind for e in timeline.events])
         self._sign = (kinds == ALLOC).long() - (kinds == FREE).long()
+        categories = timeline.categories
+        self._parts = torch.tensor(
+            [_PART_NUMBER.get(categories.get(e.storage, ""), 0) for e in timeline.events]
+        )
         self._can_peak = (kinds != FREE)[self.order]
         self._phase = torch.tensor(_phases(timeline))[self.order]
         # (points, lengths, 2): bytes after each point, as constant and slope.
@@ -137,9 +141,8 @@ class Surface:
         return list(kept)
 
     def _line(self, point: int) -> Line:
-        before = self.order[: point + 1]
-        alive = torch.zeros(len(PARTS), *self._amounts.shape[1:], dtype=torch.long)
-        alive.index_add_(0, self._parts[before], self._amounts[before])
+        held = self._counts(point)[:, None, None] * self._amounts
+        alive = torch.zeros(len(PARTS), *held.shape[1:], dtype=torch.long).index_add_(0, self._parts, held)
         curve = self.lengths.curve
         parts = {
             part: (curve(alive[n, :, 0].tolist()), curve(alive[n, :, 1].tolist()))
@@ -149,12 +152,9 @@ class Surface:
         height = self._heights[point]
         return Line(curve(height[:, 0].tolist()), curve(height[:, 1].tolist()), parts, self.where(point))
 
-    @property
-    def _parts(self) -> torch.Tensor:
-        categories = self.timeline.categories
-        return torch.tensor(
-            [_PART_NUMBER.get(categories.get(e.storage, ""), 0) for e in self.timeline.events]
-        )
+    def _counts(self, point: int) -> torch.Tensor:
+        """How often every traced event has happened at a point."""
+        return torch.bincount(self.order[: point + 1], minlength=len(self._sign))
 
     def where(self, point: int) -> str:
         """What runs at a point, in words."""
@@ -168,10 +168,7 @@ class Surface:
     def counts(self, point: int) -> list[int]:
         """For every event of the traced timeline, how often it has happened at a point: births count up, deaths down.
         Of storages that are alike, the counts together say how many are alive."""
-        counts = torch.zeros(len(self._sign), dtype=torch.long)
-        before = self.order[: point + 1]
-        counts.index_add_(0, before, self._sign[before])
-        return counts.tolist()
+        return (self._counts(point) * self._sign).tolist()
 
     def size_of(self, event: int) -> tuple[int, int]:
         """Bytes of a traced event at the longest length: per sample, and beside that."""
