@@ -96,7 +96,7 @@ def test_no_section_and_no_answer_is_empty(lang: str) -> None:
 def test_the_faq_has_eight_to_ten_questions(lang: str) -> None:
     questions = [heading for heading in sections(lang)["faq"] if heading]
     assert 8 <= len(questions) <= 10
-    assert all(question[-1] in "?？" for question in questions)
+    assert all(question[-1] in "?？؟" for question in questions)
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
@@ -126,9 +126,9 @@ def test_the_markdown_leaves_no_marks_behind(lang: str) -> None:
 
 # Figures
 
-# Not those in names: GPT-2, bf16, 1F1B. In Chinese, a counter may follow once "億" is multiplied in. French groups
+# Not those in names: GPT-2, bf16, 1F1B. Letters of other scripts may touch a number: 4サンプル, 70억, و4. French groups
 # digits with narrow no-break spaces.
-_NUMBER = r"(?<![\w.,-])\d+(?:[.,\u202f]\d+)*(?![A-Za-z0-9_])"
+_NUMBER = r"(?<![A-Za-z0-9_.,-])\d+(?:[.,\u202f]\d+)*(?![A-Za-z0-9_])"
 
 
 def number(text: str, lang: str) -> Decimal:
@@ -147,7 +147,7 @@ def _scaled(text: str, lang: str) -> str:
 
     words = PARTICULARS[lang]["scales"]
     scales = "|".join(sorted(words, key=len, reverse=True))
-    return re.sub(rf"({_NUMBER})(?:\s({scales}))?", plain, text)
+    return re.sub(rf"({_NUMBER})(?:\s?({scales}))?", plain, text)
 
 
 def numbers(text: str, lang: str) -> set[Decimal]:
@@ -160,8 +160,10 @@ def test_every_part_has_the_same_numbers_in_every_language(lang: str) -> None:
         assert numbers(text, lang) == numbers(english, "en"), text[:60]
 
 
-# An operand is a number with up to two words behind it: "4 samples", "(14 GB". A unit may follow a bracket.
-_WORDS = r"(?:\s[^\W\d_√]+){0,2}"
+# An operand is a number with up to two words behind it: "4 samples", "4サンプル", "(14 GB". A unit may follow a
+# bracket.
+_WORD = r"\s?[^\W\d_√]+"
+_WORDS = rf"(?:{_WORD}){{0,2}}"
 _OPERAND = rf"(?:√|−|\()*(?:{_NUMBER}){_WORDS}\)*{_WORDS}"
 _EQUATION = re.compile(rf"{_OPERAND}(?:\s[×/+−]\s{_OPERAND})*(?:\s[=≈]\s{_OPERAND})+")
 
@@ -180,9 +182,12 @@ _OPERATORS: dict[type[ast.AST], Callable[[float, float], float]] = {
 
 
 def _unit(words: str) -> str | None:
-    """The unit among words: a unit of memory or None for things that are merely counted."""
-    first = words.split()[0] if words.split() else ""
-    return "B" if first in BYTE else first if first in UNITS else None
+    """The unit that words begin with: a unit of memory or None for things that are merely counted. Where a language
+    writes no space, what comes next may touch it: "2 GBです"."""
+    if words.lstrip().startswith(BYTE):
+        return "B"
+    latin = re.match(r"\s*([A-Za-z]*)", words)
+    return latin[1] if latin and latin[1] in UNITS else None
 
 
 def value(expression: str) -> float:
@@ -192,7 +197,7 @@ def value(expression: str) -> float:
         unit = _unit(found[2])
         return found[1] + (f"*{UNITS[unit]}" if unit else "")
 
-    source = re.sub(r"([\d)])((?:\s[^\W\d_√]+)+)", factor, expression)
+    source = re.sub(rf"([\d)])((?:{_WORD})+)", factor, expression)
     source = re.sub(r"√(\d+)", lambda found: str(sqrt(int(found[1]))), source)
     return _evaluate(ast.parse(source.replace("×", "*").replace("−", "-").strip(), mode="eval").body)
 
@@ -272,7 +277,7 @@ def test_the_missed_target_is_what_the_calculator_answers(lang: str) -> None:
 
 def _bare(equation: str) -> str:
     """An equation without its words."""
-    return re.sub(r"\s[^\W\d_√]+", "", equation)
+    return re.sub(_WORD, "", equation)
 
 
 def test_the_gradients_of_gpt2_small_have_the_size_the_article_says() -> None:
@@ -289,7 +294,7 @@ def test_the_gradients_of_gpt2_small_have_the_size_the_article_says() -> None:
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_bf16_loses_the_addition_that_the_article_names(lang: str) -> None:
     """bf16 keeps 8 significant bits, so 257 lies halfway between 256 and 258 and goes to the even 256."""
-    found = re.search(r"(\d+) \+ (\d+)[^\d)]*(\d+)[.。]", "".join(sections(lang)["article"].values()))
+    found = re.search(r"(\d+) \+ (\d+)[^\d)×]+(\d+)", "".join(sections(lang)["article"].values()))
     assert found
     total = int(found[1]) + int(found[2])
     step = 2 ** (total.bit_length() - 8)

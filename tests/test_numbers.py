@@ -179,6 +179,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"significant": 4},
     {"significant": 1},
     {"grouping": False},
+    {"plus": True, "max_fraction": 0},
 ]
 
 
@@ -241,6 +242,8 @@ def test_written_in_each_language() -> None:
         "zh-Hans": "-1,234,567.125",
         "zh-Hant": "-1,234,567.125",
     }
+    signed = [format_number(n, lang, plus=True) for lang in ("de", "ar") for n in (6, 0, -6)]
+    assert signed == ["+6", "0", "-6", "\u200e+6", "0", "\u200e-6"]
     assert [format_number(n, "es") for n in (1234, 12345)] == ["1234", "12.345"]
     assert format_number(1234567.5, "en-IN") == "12,34,567.5"
 

@@ -23,6 +23,16 @@ def languages() -> tuple[str, ...]:
     return (SOURCE, *sorted(file.stem for file in _LOCALE.glob("*.po")))
 
 
+@cache
+def direction(lang: str) -> str:
+    """Whether a language is written from left to right, "ltr", or from right to left, "rtl"."""
+    if lang == SOURCE:
+        return "ltr"
+    from babel import Locale
+
+    return "rtl" if Locale.parse(lang, sep="-").text_direction == "rtl" else "ltr"
+
+
 @dataclass(frozen=True, slots=True)
 class Catalogue:
     """The texts of one language, by their English. Fuzzy and empty translations count as missing."""

@@ -37,6 +37,7 @@ class Symbols(NamedTuple):
     decimal: str
     group: str
     minus: str
+    plus: str
     grouping: tuple[int, int]  # digits in the last group, and in those before it
     minimum_grouping: int  # digits that must stand before the first separator for there to be one
 
@@ -56,7 +57,7 @@ class Reading(NamedTuple):
         return int(self.value) if self.value == self.value.to_integral_value() else None
 
 
-_ENGLISH = Symbols(".", ",", "-", (3, 3), 1)
+_ENGLISH = Symbols(".", ",", "-", "+", (3, 3), 1)
 # Babel does not carry CLDR's minimumGroupingDigits; of our languages only Spanish has another than 1.
 _MINIMUM_GROUPING = {"es": 2}
 
@@ -74,6 +75,7 @@ def symbols(locale: str) -> Symbols:
         names["decimal"],
         names["group"],
         names["minusSign"],
+        names["plusSign"],
         known.decimal_formats[None].grouping,
         _MINIMUM_GROUPING.get(locale, 1),
     )
@@ -215,11 +217,13 @@ def format_number(
     max_fraction: int = 3,
     significant: int | None = None,
     grouping: bool = True,
+    plus: bool = False,
 ) -> str:
     """`value` as `locale` writes it: at most `max_fraction` decimals, at least `min_fraction`.
 
-    With `significant`, that many significant digits at most, whatever the decimals. Halves are rounded away
-    from zero, on the shortest decimal that stands for a float, and zero has no sign: so does the page.
+    With `plus`, a number above zero has its sign too. With `significant`, that many significant digits at most,
+    whatever the decimals. Halves are rounded away from zero, on the shortest decimal that stands for a float, and zero
+    has no sign: so does the page.
     Raises ValueError for infinity and NaN.
     """
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
@@ -232,7 +236,7 @@ def format_number(
     fraction = fraction.rstrip("0")
     if significant is None:
         fraction = fraction.ljust(min_fraction, "0")
-    sign = names.minus if rounded < 0 else ""
+    sign = names.minus if rounded < 0 else names.plus if plus and rounded > 0 else ""
     whole = _grouped(whole, names) if grouping else whole
     return f"{sign}{whole}{names.decimal if fraction else ''}{fraction}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
+from batchfit.bidi import isolated
 from batchfit.calculator import Calculator, Output, Value
 from batchfit.errors import BadInput
 from batchfit.fields import Field
@@ -25,14 +26,14 @@ def size(count: Value, unit: str, lang: str) -> str:
 
 def signed(value: Value, lang: str) -> str:
     """A difference with its sign: "+6", "-26", "0"."""
-    return ("+" if value > 0 else "") + format_number(value, lang)
+    return format_number(value, lang, plus=True)
 
 
 def in_words(of: Field | Output, value: Value, lang: str, unit: str | None = None) -> str:
     """A value with its unit: "4 samples", "0.5 GB". Sizes are in bytes and shown in `unit`."""
     if of.kind == "bytes":
         unit = unit or of.unit
-        return f"{size(value, unit, lang)}\N{NO-BREAK SPACE}{unit}"
+        return isolated(f"{size(value, unit, lang)}\N{NO-BREAK SPACE}{unit}", lang)
     number = signed(value, lang) if isinstance(of, Output) and of.difference else format_number(value, lang)
     if of.counted:
         return catalogue(lang).count(*of.counted, value).format(n=number)

@@ -202,10 +202,10 @@ def test_quantities_are_worded_alike(lang: str) -> None:
     for each in CALCULATOR.all_fields:
         for value in sizes if each.kind == "bytes" else counts:
             for unit in each.units or (each.unit,):
-                calls.append([data["fields"][each.name], value, unit, {"lang": lang, "units": UNITS}])
+                calls.append([data["fields"][each.name], value, unit, data])
                 expected.append(in_words(each, value, lang, unit))
     for value in (-1000, -26, -1, 0, 1, 6, 1000):
-        calls.append([data["inverse"]["drift"], value, "", {"lang": lang, "units": UNITS}])
+        calls.append([data["inverse"]["drift"], value, "", data])
         expected.append(in_words(way_back.drift, value, lang))
     assert evaluate(node().folder / "wording.js", "inWords", calls) == expected
 

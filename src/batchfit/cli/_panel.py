@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import re
 import shutil
-from unicodedata import east_asian_width
+from unicodedata import category, east_asian_width
 
 import click
 
 
 def columns(text: str) -> int:
-    """How many terminal columns a text takes: Chinese, Japanese and Korean characters take two."""
-    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+    """How many terminal columns a text takes: Chinese, Japanese and Korean characters take two, marks on letters and
+    signs of direction none."""
+    return sum(
+        2 if east_asian_width(character) in "WF" else 0 if category(character) in ("Mn", "Cf") else 1
+        for character in text
+    )
 
 
 class Panel:
@@ -59,9 +63,13 @@ class Panel:
 
 #: Spaces that hold together what stands beside them; French has narrow ones before its punctuation.
 _NO_BREAK = "\xa0\u202f"
-#: What a line may be broken between: a wide character with the punctuation that must not start a line, or a word.
+_KATAKANA, _HAN_AND_HIRAGANA = "\u30a1-\u30ff", "\u3005-\u3007\u3041-\u309f\u3400-\u9fff\uf900-\ufaff"
+_OPENING, _CLOSING = "（「『《【“", "，。、；：！？）」』》】”ー々ぁぃぅぇぉっゃゅょ"
+#: What a line may be broken between: a Chinese or Japanese character, or a run of katakana, with its number and what
+#: must not start or end a line; or a word, as in Korean.
 _PIECE = re.compile(
-    rf"[^\S{_NO_BREAK}]+|[\u2e80-\uffef][，。、；：！？）」』》]*|[^\s\u2e80-\uffef]+|[{_NO_BREAK}]"
+    rf"[^\S{_NO_BREAK}]+|[{_OPENING}]*[0-9.,]*(?:[{_KATAKANA}]+|[{_HAN_AND_HIRAGANA}])[{_CLOSING}]*"
+    rf"|[^\s{_KATAKANA}{_HAN_AND_HIRAGANA}{_OPENING}]+|[{_OPENING}]+|[{_NO_BREAK}]"
 )
 
 

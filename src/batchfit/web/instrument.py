@@ -13,6 +13,7 @@ from typing import Any
 from babel import Locale
 from markupsafe import Markup
 
+from batchfit.bidi import isolate
 from batchfit.calculator import Calculator, Output, Value
 from batchfit.errors import BadInput
 from batchfit.fields import Field
@@ -250,6 +251,7 @@ class Instrument:
         outputs = {output.name: self._output_for_script(output) for output in self.calculator.outputs}
         return {
             "lang": self.lang,
+            "isolate": isolate(self.lang),
             "slug": self.calculator.slug,
             "answer": self.texts.text(self.calculator.answer),
             "readAs": self.texts.text("read as {number}"),

@@ -11,15 +11,29 @@ from functools import cache
 from importlib import resources
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
 from markupsafe import Markup
+
+from batchfit.bidi import with_isolates
 
 # Raw HTML stays text: prose has no need of it, and the pages' security policy no room for it.
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "typographer": False})
 
 
+def _isolate(state: StateCore) -> None:
+    """Holds together what runs from left to right in the text of a right-to-left language; code is code."""
+    for block in state.tokens:
+        for token in block.children or ():
+            if token.type == "text":
+                token.content = with_isolates(token.content, state.env["lang"])
+
+
+_MARKDOWN.core.ruler.push("isolate", _isolate)
+
+
 @cache
-def _html(markdown: str) -> Markup:
-    return Markup(_MARKDOWN.render(markdown))
+def _html(markdown: str, lang: str) -> Markup:
+    return Markup(_MARKDOWN.render(markdown, {"lang": lang}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +48,28 @@ class Entry:
 class Prose:
     """The sections of one file: as HTML, or by their level-2 headings."""
 
+    lang: str
     sections: dict[str, str]
 
     def html(self, section: str) -> Markup:
         """A section as HTML, its headings one level down; empty where the file lacks it."""
         text = self.sections.get(section, "")
-        return _html(re.sub(r"^##", "###", text, flags=re.M))
+        return _html(re.sub(r"^##", "###", text, flags=re.M), self.lang)
 
     def entries(self, section: str) -> list[Entry]:
         """A section's parts, each under its level-2 heading."""
         parts = re.split(r"^## +(.+?) *$", self.sections.get(section, ""), flags=re.M)
-        return [Entry(heading, _html(text)) for heading, text in zip(parts[1::2], parts[2::2], strict=True)]
+        return [
+            Entry(heading, _html(text, self.lang))
+            for heading, text in zip(parts[1::2], parts[2::2], strict=True)
+        ]
 
 
 def read_prose(slug: str, lang: str) -> Prose:
     """The prose on a calculator in a language; without sections where there is none."""
     file = resources.files("batchfit").joinpath("content", lang, f"{slug}.md")
     if not file.is_file():
-        return Prose({})
+        return Prose(lang, {})
     parts = re.split(r"^# +([a-z-]+) *$", file.read_text(encoding="utf-8"), flags=re.M)
-    return Prose({name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)})
+    sections = {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    return Prose(lang, sections)

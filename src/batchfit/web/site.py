@@ -12,7 +12,7 @@ from babel import Locale
 from markupsafe import Markup
 
 from batchfit.emit import to_module
-from batchfit.languages import catalogue, languages
+from batchfit.languages import catalogue, direction, languages
 from batchfit.web import assets
 from batchfit.web.prose import Prose, read_prose
 from batchfit.web.shelf import Shelf
@@ -40,11 +40,10 @@ class Site:
 
     def render(self, template: str, lang: str, **context: Any) -> str:
         """A template in a language: `_` translates and fills placeholders."""
-        locale = Locale.parse(lang, sep="-")
         return self._templates.get_template(template).render(
             _=translator(lang),
             lang=lang,
-            direction="rtl" if locale.text_direction == "rtl" else "ltr",
+            direction=direction(lang),
             languages=self.language_names,
             **context,
         )

@@ -163,13 +163,13 @@ export function toBytes(value, bytesPerUnit) {
 
 /**
  * `value` (a number, or an exact decimal string) as `locale` writes it; the options are those of Python's
- * format_number: minFraction, maxFraction, significant, grouping.
+ * format_number: minFraction, maxFraction, significant, grouping, plus.
  */
-export function formatNumber(value, locale, { minFraction = 0, maxFraction = 3, significant, grouping = true } = {}) {
+export function formatNumber(value, locale, { minFraction = 0, maxFraction = 3, significant, grouping = true, plus = false } = {}) {
   if (!Number.isFinite(Number(value))) throw new RangeError(`cannot write ${value} as a number`);
   const digits = significant === undefined
     ? { minimumFractionDigits: minFraction, maximumFractionDigits: maxFraction }
     : { maximumSignificantDigits: significant };
-  const options = { ...digits, useGrouping: grouping ? "auto" : false, signDisplay: "negative" };
+  const options = { ...digits, useGrouping: grouping ? "auto" : false, signDisplay: plus ? "exceptZero" : "negative" };
   return numberFormat(locale, options).format(value);
 }

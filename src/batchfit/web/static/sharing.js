@@ -87,7 +87,11 @@ const printed = find("[data-printed]");
 
 function stamp() {
   const now = new Date();
-  const format = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "long", timeStyle: "short" });
+  const format = new Intl.DateTimeFormat(document.documentElement.lang, {
+    dateStyle: "long",
+    timeStyle: "short",
+    numberingSystem: "latn", // as all numbers of the page
+  });
   printed.textContent = format.format(now);
   printed.dateTime = now.toISOString();
 }

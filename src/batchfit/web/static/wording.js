@@ -3,9 +3,9 @@
 import { formatNumber } from "./numbers.js";
 
 /** A value cut into what stands before its number, the number, and what stands after: ["", "4", " samples"]. */
-export function quantity(of, value, unit, { lang, units }) {
-  if (of.kind === "bytes") return ["", size(value / units[unit], lang), `\u00a0${unit}`];
-  const number = (of.difference && value > 0 ? "+" : "") + formatNumber(value, lang);
+export function quantity(of, value, unit, { lang, units, isolate }) {
+  if (of.kind === "bytes") return [isolate[0], size(value / units[unit], lang), `\u00a0${unit}${isolate[1]}`];
+  const number = of.difference ? signed(value, lang) : formatNumber(value, lang);
   if (!of.counted) return ["", number, `\u00a0${of.unitText}`];
   const [before, after] = form(of.counted, value, lang).split("{n}");
   return [before, number, after];
@@ -19,7 +19,7 @@ export function inWords(of, value, unit, calculator) {
 
 /** A difference with its sign. */
 export function signed(value, lang) {
-  return (value > 0 ? "+" : "") + formatNumber(value, lang);
+  return formatNumber(value, lang, { plus: true });
 }
 
 /** A template with its placeholders filled. */

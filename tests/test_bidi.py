@@ -1,0 +1,51 @@
+"""What runs from left to right is held together in a right-to-left language, and left alone in any other."""
+
+import pytest
+
+from batchfit import calculators
+from batchfit.bidi import isolated, with_isolates
+from batchfit.languages import direction
+from batchfit.wording import in_words
+
+
+def marked(text: str) -> str:
+    """`text` with its isolates as ⟨ and ⟩."""
+    return with_isolates(text, "ar").replace("\xa0", " ").replace("\u2066", "⟨").replace("\u2069", "⟩")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ذاكرة كل وحدة: ⟨4 × 0.5 GB = 2 GB⟩.",
+        "المتوسط ⟨(4 + 2) / 2 = 3⟩، وليس ⟨−26⟩",
+        "نموذج (1.244 مليار، ⟨fp32⟩) على ⟨GPU⟩، 8 مرات",
+        "⟨Adam⟩: 2 و⟨2b⟩؛ ⟨(14 GB − 12 GB) / 4 = 0.5 GB⟩",
+        "رتبة ⟨LoRA (rank)⟩ وجدولة ⟨(GPipe)⟩",
+        "نموذج ⟨GPT-2 small⟩ (124.4 مليون)",
+        "الناتج ⟨2 GB⟩. 64 وحدة، ⟨√8 ≈ 2.8⟩ مرة",
+        "لا شيء هنا: 1,000 و 32",
+    ],
+)
+def test_a_left_to_right_piece_is_held_together(text: str) -> None:
+    assert marked(text.replace("⟨", "").replace("⟩", "")) == text
+
+
+def test_a_formula_stays_on_its_line_where_it_fits_on_any() -> None:
+    assert with_isolates("في 4 × 0.5 GB = 2 GB", "ar") == "في \u20664\xa0×\xa00.5\xa0GB\xa0=\xa02\xa0GB\u2069"
+    long = "7,000,000,000 × (4 + 4 + 8) B = 112 GB"
+    assert with_isolates(long, "ar") == f"\u2066{long}\u2069"
+
+
+def test_other_languages_are_left_alone() -> None:
+    assert with_isolates("4 × 0.5 GB = 2 GB", "de") == "4 × 0.5 GB = 2 GB"
+    assert [isolated("2 GB", lang) for lang in ("en", "ja")] == ["2 GB", "2 GB"]
+
+
+def test_directions() -> None:
+    assert [direction(lang) for lang in ("en", "de", "zh-Hant", "ar")] == ["ltr", "ltr", "ltr", "rtl"]
+
+
+def test_a_size_in_a_right_to_left_sentence_is_held_together() -> None:
+    field = calculators.load("gradient-accumulation").field("activation_per_sample")
+    assert in_words(field, 5 * 10**8, "ar") == "\u20660.5\u00a0GB\u2069"
+    assert in_words(field, 5 * 10**8, "en") == "0.5\u00a0GB"
