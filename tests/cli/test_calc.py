@@ -91,6 +91,7 @@ def test_wrong_words_exit_with_2_and_say_what_is_wrong(arguments: list[str], mes
         ("calc-zh-Hant", ["--lang", "zh-Hant"]),
         ("calc-ja", ["--lang", "ja", "--target-batch", "250", "--replicas", "8"]),
         ("calc-ko", ["--lang", "ko", "--target-batch", "250", "--replicas", "8"]),
+        ("calc-ar", ["--lang", "ar", "--target-batch", "250", "--replicas", "8"]),
         ("calc-explain", ["--explain", "--activation-per-sample", "0.123456"]),
         ("calc-help", ["--help"]),
         ("calc-gradient-accumulation-help", ["gradient-accumulation", "--help"]),
