@@ -141,7 +141,9 @@ def main() -> int:
     peak = 0
     floor = measured("dispatches", "-")["cpu"]
     print(f"an operation through a dispatch mode: {floor * 1e6:.1f} us\n")
-    print("traced part, CPU seconds     ours   MemTracker   ratio   at least   peak MiB   imports s   floor s")
+    print(
+        "traced part, CPU seconds     ours   MemTracker   ratio   at least   peak MiB   imports s   floor s"
+    )
     for name in ("gpt2", "llama-3.1-8b", "llama-3.1-405b"):
         pairs = []
         for _ in range(asked.runs):
