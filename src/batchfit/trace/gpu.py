@@ -19,18 +19,24 @@ from batchfit.trace.pretence import Pretence
 from batchfit.trace.tracker import Tracker, true_tensors
 from batchfit.tracing import being_traced
 
+#: `gc.get_freeze_count` would tell, but counts a million objects.
+_frozen = False
+
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
     """In here the garbage collector looks only at what is new: libraries have made a million objects, and walking
     them each time that tensors come and go takes longer than the trace. Inside of itself it does nothing."""
-    if gc.get_freeze_count():
+    global _frozen
+    if _frozen:
         yield
         return
     gc.freeze()
+    _frozen = True
     try:
         yield
     finally:
+        _frozen = False
         gc.unfreeze()
 
 
