@@ -237,6 +237,6 @@ def next_steps(view: View, saved: str | None, words: Sequence[str]) -> list[str]
         return ["What reaches a batch on the GPUs you have:", plan]
     return [
         "To keep this and plan a batch with it:",
-        "  " + shlex.join(["batchfit", *words, "--save", name]),
+        "  " + shlex.join(["batchfit", "trace", *words, "--save", name]),
         plan,
     ]

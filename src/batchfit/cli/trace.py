@@ -45,7 +45,16 @@ _ASKED = (
 )
 
 
+class TraceCommand(click.Command):
+    """Keeps the words it was called with, to build the commands it suggests."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["words"] = list(args)
+        return super().parse_args(ctx, args)
+
+
 @click.command(
+    cls=TraceCommand,
     epilog="\b\nExamples:\n"
     "  batchfit trace config.json --seq-len 4096 --micro-batch 4 --checkpointing full\n"
     "  batchfit trace hf:owner/name --seq-len 512..8192 --lora 16 --save profile.json\n"
@@ -119,7 +128,7 @@ def command(
         from batchfit.cli import _trace_text
 
         _trace_text.show(
-            view, lines=lines, saved=save or (model if _saved(model) else None), words=sys.argv[1:]
+            view, lines=lines, saved=save or (model if _saved(model) else None), words=ctx.meta["words"]
         )
 
 
