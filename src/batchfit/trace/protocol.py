@@ -22,7 +22,8 @@ from torch import nn
 from batchfit.errors import BadInput
 
 #: Makes a batch of so many samples: a dict (the model's keyword arguments), a tuple (its positional ones) or a tensor.
-MakeBatch = Callable[[int], Any]
+#: One that takes two numbers is given the tokens of a sample too, where they are asked for.
+MakeBatch = Callable[..., Any]
 
 #: From the model and a batch to the loss: a tensor of one number, or an output that has it as `loss` or comes first.
 Loss = Callable[[nn.Module, Any], Any]
