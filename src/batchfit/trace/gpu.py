@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -38,6 +39,11 @@ def frozen_heap() -> Iterator[None]:
     finally:
         _frozen = False
         gc.unfreeze()
+
+
+def _without_redraws() -> AbstractContextManager[object]:
+    """In here `trunc_normal_` draws nothing: it looks at what it drew, to draw again what fell outside its bounds."""
+    return mock.patch("torch.nn.init._no_grad_trunc_normal_", lambda tensor, *_, **__: tensor)
 
 
 class _Unwatched(TorchDispatchMode):
@@ -79,7 +85,7 @@ class Gpu:
         """Code in here makes models: every tensor is on the GPU, wherever it is made, so none takes memory."""
         outer, self.device.host = self.device.host, False
         try:
-            with self.pretending(), _Unwatched(self.device):
+            with self.pretending(), _Unwatched(self.device), _without_redraws():
                 yield
         finally:
             self.device.host = outer

@@ -15,6 +15,7 @@ import torch
 
 from batchfit.trace.errors import DataNeeded
 from batchfit.trace.known import KnownValues, discrete, small
+from batchfit.trace.meta_kernels import META_KERNELS
 
 _META = torch.device("meta")
 _CPU = torch.device("cpu")
@@ -128,6 +129,9 @@ class MetaDevice:
             traits = self._traits[func] = _Traits(func)
         if traits.tensor_free:
             return self._make(func, traits, args, kwargs)
+        if not self.host and kwargs.get("device") == _CPU:
+            # There is no host to copy to: what is sent there stays on the device.
+            kwargs = {**kwargs, "device": _META}
         tensors = _Tensors(args, kwargs)
         if tensors.real and not tensors.meta and not self._moves(func, kwargs):
             return func(*args, **kwargs)
@@ -171,7 +175,7 @@ class MetaDevice:
         key = (func, *tensors.key)
         specs = self._specs.get(key)
         if specs is None:
-            out = func(*args, **kwargs)
+            out = (META_KERNELS.get(func) or func)(*args, **kwargs)
             self._remember(key, traits, out, tensors.meta)
             return out
         if traits.in_place:
