@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from batchfit.errors import BadInput
 from batchfit.trace import autocast
+from batchfit.trace.attention import efficient_takes, flash_takes
 from batchfit.trace.errors import DataNeeded
 from batchfit.trace.gpu import Gpu
 from batchfit.trace.job import trace_timeline
@@ -151,6 +154,100 @@ def test_eager_attention_keeps_the_scores() -> None:
     scores = 2 * 4 * 64 * 64 * 4
     alive = tracker.timeline.alive_at(len(tracker.timeline.events) - 1).values()
     assert scores in alive
+
+
+def test_causal_attention_to_more_keys_than_queries_is_not_flash() -> None:
+    q, k = weights(*SHAPE, dtype=torch.bfloat16), weights(2, 4, 128, 16, dtype=torch.bfloat16)
+    assert flash_takes(q, k, k, None, causal=False, grouped=False)
+    assert not flash_takes(q, k, k, None, causal=True, grouped=False)
+    assert efficient_takes(q, k, k, None, grouped=False)
+
+
+def test_grouped_queries_have_to_be_allowed() -> None:
+    q, k = weights(*SHAPE, dtype=torch.bfloat16), weights(2, 2, 64, 16, dtype=torch.bfloat16)
+    assert flash_takes(q, k, k, None, causal=True, grouped=True)
+    assert not flash_takes(q, k, k, None, causal=True, grouped=False)
+    assert not efficient_takes(q, k, k, None, grouped=False)
+
+
+@pytest.mark.parametrize(
+    ("head", "dtype", "masked", "reason"),
+    [
+        (16, torch.float32, False, r"the type is torch\.float32, not float16 or bfloat16"),
+        (16, torch.bfloat16, True, "an attention mask is given"),
+        (512, torch.bfloat16, False, "heads are of size 512, not one of at most 256"),
+    ],
+)
+def test_flash_attention_that_is_asked_for_and_cannot_be(
+    head: int, dtype: torch.dtype, masked: bool, reason: str
+) -> None:
+    q = weights(2, 4, 64, head, dtype=dtype)
+    with Gpu(attention="flash").watched():
+        mask = torch.zeros(64, 64, dtype=dtype, device="cuda") if masked else None
+        with pytest.raises(
+            BadInput, match=f"^attention: cannot be flash here: {reason}; choose sdpa or eager$"
+        ):
+            functional.scaled_dot_product_attention(q, q, q, mask)
+
+
+def test_flash_attention_is_refused_in_float32() -> None:
+    with pytest.raises(BadInput, match="cannot be flash in fp32: .* choose sdpa, or the precision bf16"):
+        Settings("fp32", attention="flash")
+    assert Settings("bf16-mixed", attention="flash").attention == "flash"
+
+
+def test_flash_attention_sees_to_windows_itself() -> None:
+    q = weights(*SHAPE, dtype=torch.bfloat16)
+    window = torch.ones(64, 64, dtype=torch.bool).tril().triu(-8)
+    with Gpu(attention="flash").watched() as tracker:
+        out = functional.scaled_dot_product_attention(q, q, q, window)
+    assert out.shape == SHAPE
+    assert max(e.nbytes for e in tracker.timeline.events) == q.numel() * 2
+
+
+def backward_transients(code: Callable[[], Tensor]) -> list[int]:
+    """Sizes of what is taken and given back within one operation of the backward of `code`, the largest first."""
+    with Gpu().watched() as tracker:
+        loss = code().sum()
+        tracker.mark("backward", 0, 0)
+        loss.backward()
+    events = tracker.timeline.events
+    pairs = pairwise(events)
+    return sorted(
+        (a.nbytes for a, b in pairs if (a.kind, b.kind) == (ALLOC, FREE) and a.storage == b.storage),
+        reverse=True,
+    )
+
+
+def test_memory_efficient_backward_sums_the_queries_gradient_in_tiles() -> None:
+    q = weights(2, 4, 100, 16, dtype=torch.float16)
+    mask = torch.zeros(100, 100, dtype=torch.float16, device="meta")
+    tiles = 2 * 4 * 2 * (4 * 64 * 64 + 16)  # two of 64 queries each
+    assert backward_transients(lambda: functional.scaled_dot_product_attention(q, q, q, mask))[0] == (
+        tiles + 2 * 4 * 100 * 4
+    )
+
+
+def test_an_embeddings_backward_sums_each_tokens_row_in_float() -> None:
+    table = weights(50, 64, dtype=torch.bfloat16)
+
+    def taken(tokens: int) -> int:
+        ids = torch.zeros(tokens, dtype=torch.long, device="meta")
+        return backward_transients(lambda: functional.embedding(ids, table))[0]
+
+    # A few are counted, and not sorted.
+    assert taken(3072) == 0
+    assert taken(4096) == 4096 * (64 * 4 + 6 * 8)
+
+
+def test_rms_norm_keeps_its_input_and_a_number_a_row() -> None:
+    if not hasattr(torch.ops.aten, "_fused_rms_norm"):
+        pytest.skip(f"PyTorch {torch.__version__} has no fused RMS norm")
+    x, weight = weights(64, 1024, dtype=torch.bfloat16), weights(1024, dtype=torch.bfloat16)
+    result = 64 * 1024 * 2
+    assert kept(lambda: functional.rms_norm(x, (1024,), weight)) == [64 * 4, result]
+    on_cpu, _ = run(lambda: functional.rms_norm(x, (1024,), weight), "cpu")
+    assert sum(e.nbytes for e in on_cpu.events if e.kind == ALLOC) > 4 * result
 
 
 def test_softmax_goes_from_half_to_float_in_one_kernel() -> None:

@@ -101,6 +101,14 @@ def test_configs_that_make_no_model(tmp_path: Path, changes: dict[str, Any], mes
         trace(str(write(tmp_path, **changes)))
 
 
+@pytest.mark.parametrize("precision", ["bf16", "bf16-mixed", "fp16-mixed"])
+def test_experts_in_every_precision(tmp_path: Path, precision: str) -> None:
+    path = write(tmp_path, model_type="mixtral", architectures=["MixtralForCausalLM"], num_local_experts=4)
+    profile = trace(str(path), seq_len=16, precision=precision)
+    assert profile.affinity.affine
+    assert profile.states.weights_bytes == profile.model.parameters * (2 if precision == "bf16" else 4)
+
+
 def test_what_is_no_config(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"missing\.json: cannot be read: No such file or directory$"):
         trace("missing.json")

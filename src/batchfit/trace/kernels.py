@@ -37,6 +37,8 @@ _CHUNK = 65536
 #: (ATen/native/cuda/Embedding.cu).
 _UNSORTED_INDICES = 3072
 
+_HALF = (torch.float16, torch.bfloat16)
+
 
 def assumed_of_the_card(model: nn.Module) -> tuple[str, ...]:
     """What is taken for granted about the card and its libraries, a sentence each."""
@@ -84,22 +86,53 @@ def _flash_backward(args: tuple[Any, ...], out: Any) -> int:
     return int(nbytes)
 
 
+#: The memory-efficient backward works on tiles of so many queries: heads of up to 64 in small ones (generate_kernels.py
+#: beside kernel_backward.h, on a card with the shared memory of an A100).
+_TILE, _WIDE_TILE, _SMALL_HEAD, _KEYS_TILE = 64, 128, 64, 64
+
+
 def _efficient_backward(args: tuple[Any, ...], out: Any) -> int:
-    """The memory-efficient backward: one float a row, and the queries' gradient summed in float where it is 16-bit."""
-    query = args[1]
-    batch, heads, rows, _ = query.shape
-    nbytes = batch * heads * _up(rows, 32) * 4
-    if query.dtype is not torch.float32:
-        nbytes += 4 * query.numel()
-    return int(nbytes)
+    """The memory-efficient backward: one float a row (delta), and a workspace.
+
+    The workspace sums the queries' gradient in float, in whole tiles, and for 16-bit heads too wide for the registers
+    those of keys and values too. 32-bit delta is the sum of a product that is there as a whole. Source:
+    `_efficient_attention_backward` in native/transformers/cuda/attention_backward.cu, and `workspace_size` in
+    mem_eff_attention/kernel_backward.h, for keys that are not split.
+    """
+    query, key, value = args[1], args[2], args[3]
+    batch, heads, rows, head = query.shape
+    widest = max(head, value.size(3))
+    tile = _TILE if widest <= _SMALL_HEAD else _WIDE_TILE
+    workspace = -(-rows // tile) * -(-head // tile) * (4 * tile * tile + 16)
+    is_half = query.dtype is not torch.float32
+    if is_half and widest > tile:
+        workspace += 4 * _up(key.size(2), _KEYS_TILE) * (_up(head, tile) + _up(value.size(3), tile))
+    delta = 4 * rows
+    product = 0 if is_half else 4 * rows * value.size(3) + delta
+    return int(batch * heads * (delta + max(workspace, product)))
 
 
 def _embedding_backward(args: tuple[Any, ...], out: Any) -> int:
-    """Sorting the indices: sorted, their positions and the counts of each, in the indices' type."""
-    indices = args[1]
+    """Rows of each token's gradient, summed in float, and the indices in order.
+
+    Six lists of indices: sorted, where they were, and where each one's rows start and end
+    (`embedding_backward_cuda_kernel` in ATen/native/cuda/EmbeddingBackwardKernel.cu).
+    """
+    grad, indices = args[0], args[1]
     if indices.numel() <= _UNSORTED_INDICES:
         return 0
-    return 3 * int(indices.numel()) * int(indices.element_size())
+    rows = 4 * grad.size(-1) if grad.dtype in _HALF else grad.element_size() * grad.size(-1)
+    return int(indices.numel() * (6 * indices.element_size() + rows))
+
+
+def _index_put(args: tuple[Any, ...], out: Any) -> int:
+    """Adding at positions that may repeat, as the backward of indexing does: they are made into one list and sorted.
+
+    Three lists of 8 bytes (`index_put_with_sort_kernel` in ATen/native/cuda/Indexing.cu).
+    """
+    accumulates = len(args) > 3 and args[3]
+    counts = [t.numel() for t in args[1] if t is not None and t.dtype not in (torch.bool, torch.uint8)]
+    return 3 * 8 * max(counts, default=0) if accumulates else 0
 
 
 def _foreach_norm(args: tuple[Any, ...], out: Any) -> int:
@@ -117,5 +150,8 @@ _TEMPORARIES: dict[Any, Callable[[tuple[Any, ...], Any], int]] = {
     _aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,
     _aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
     _aten.embedding_dense_backward.default: _embedding_backward,
+    _aten._index_put_impl_.default: _index_put,
+    _aten.index_put_.default: _index_put,
+    _aten.index_put.default: _index_put,
     _aten._foreach_norm.Scalar: _foreach_norm,
 }

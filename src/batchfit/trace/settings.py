@@ -72,6 +72,13 @@ class Settings:
         _one_of("precision", self.precision, PRECISIONS)
         _one_of("checkpointing", self.checkpointing, CHECKPOINTING)
         _one_of("attention", self.attention, ATTENTION)
+        if self.attention == "flash" and (self.autocast_dtype or self.weights_dtype) is torch.float32:
+            raise BadInput(
+                "attention",
+                "cannot be flash in {precision}: flash attention computes in float16 and bfloat16 only; choose sdpa, "
+                "or the precision bf16 or bf16-mixed",
+                precision=self.precision,
+            )
         if self.max_grad_norm is not None and not self.max_grad_norm > 0:
             raise BadInput(
                 "max_grad_norm", "must be above 0; you gave {given}", given=repr(self.max_grad_norm)
