@@ -118,6 +118,30 @@ def test_a_list_of_losses_keeps_every_graph() -> None:
     assert kept >= 8 * 4 * (256 + 256 + WIDTH)
     assert found.growth_bytes >= kept
     assert "backward is put off" in str(found)
+    assert [keeper.name for keeper in found.keepers] == ["losses"]
+    assert str(found).endswith("`losses.append(functional.mse_loss(model(x), x))`")
+
+
+def sum_of_losses() -> WholeStep:
+    model, optimizer = made()
+
+    def step(micro_batch: int, accumulation_steps: int) -> None:
+        total = torch.zeros((), device="cuda")
+        for _ in range(accumulation_steps):
+            x = torch.randn(micro_batch, WIDTH, device="cuda")
+            loss = functional.mse_loss(model(x), x)
+            total = total + loss
+        total.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return WholeStep(model, step)
+
+
+def test_a_sum_of_losses_keeps_every_graph_too() -> None:
+    found = flatness(sum_of_losses)
+    assert found.deferred
+    assert [(keeper.name, keeper.code) for keeper in found.keepers] == [("total", "total = total + loss")]
 
 
 def test_outputs_kept_for_metrics_are_named() -> None:
@@ -125,6 +149,9 @@ def test_outputs_kept_for_metrics_are_named() -> None:
     assert not found.flat
     assert not found.deferred
     assert [holder.code for holder in found.holders] == ["output = model(x)"]
+    assert [(keeper.name, keeper.code) for keeper in found.keepers] == [
+        ("kept", "kept.append(output.detach())")
+    ]
     assert found.growth_bytes == found.holders[0].nbytes == 8 * 4 * WIDTH
 
 

@@ -17,6 +17,7 @@ from batchfit.errors import BadInput
 from batchfit.trace.errors import explained
 from batchfit.trace.gpu import Gpu
 from batchfit.trace.job import adopt
+from batchfit.trace.keepers import Keeper, Variables
 from batchfit.trace.protocol import WholeStep
 from batchfit.trace.step import STEPS
 from batchfit.trace.timeline import ALLOC, BLOCK_BYTES, FREE, MARK, Frame, Timeline
@@ -58,6 +59,8 @@ class Flatness:
     growth_bytes: int
     deferred: bool
     holders: tuple[Holder, ...]
+    #: The step's variables that hold more with each micro-batch, where they are found.
+    keepers: tuple[Keeper, ...] = ()
 
     def __str__(self) -> str:
         if self.flat:
@@ -71,7 +74,7 @@ class Flatness:
         if self.holders:
             first = self.holders[0]
             text += f"; the most by {first.where} `{first.code}` ({first.nbytes:,} bytes a micro-batch)"
-        return text
+        return "; ".join([text, *map(str, self.keepers)])
 
 
 class OwnStep:
@@ -104,11 +107,13 @@ class OwnStep:
         finally:
             hook.remove()
 
-    def timeline(self, micro_batch: int, steps: Iterable[int] = STEPS) -> Timeline:
-        """Runs the person's step with each of the accumulation steps in `steps`."""
+    def timeline(
+        self, micro_batch: int, steps: Iterable[int] = STEPS, variables: Variables | None = None
+    ) -> Timeline:
+        """Runs the person's step with each of the accumulation steps in `steps`; looks at its `variables` meanwhile."""
         with ExitStack() as stack:
             tracker = stack.enter_context(self._gpu.watched())
-            marks = _Marks(self.model, tracker)
+            marks = _Marks(self.model, tracker, variables)
             stack.enter_context(marks.following())
             stack.enter_context(explained())
             adopt(self.model, tracker)
@@ -140,7 +145,10 @@ class OwnStep:
         holders = _holders(many)
         if growth <= 0 or not holders:
             return Flatness(True, growth, False, ())
-        return Flatness(False, growth, _is_deferred(many), holders)
+        # A run of its own: whoever looks at a frame's variables keeps them alive for a while.
+        variables = Variables(self._step)
+        self.timeline(_MICRO_BATCH, (1, _MANY), variables)
+        return Flatness(False, growth, _is_deferred(many), holders, variables.keepers())
 
     def described(self) -> dict[str, Any]:
         """The settings as a profile holds them: the step is the person's, so nothing was asked for."""
@@ -158,8 +166,9 @@ class OwnStep:
 class _Marks:
     """Tells the tracker what the person's loop does, from what it calls: the model, backward, the optimizer."""
 
-    def __init__(self, model: torch.nn.Module, tracker: Tracker) -> None:
+    def __init__(self, model: torch.nn.Module, tracker: Tracker, variables: Variables | None = None) -> None:
         self._model = model
+        self._variables = variables
         self._tracker = tracker
         self._step = 0
         self._micro = -1
@@ -205,6 +214,8 @@ class _Marks:
         """The model is called: again, unless it is the first call since the step began."""
         if self._called:
             self._next_micro()
+            if self._variables is not None:
+                self._variables.look()
         self._called = True
 
 
