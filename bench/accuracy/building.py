@@ -1,0 +1,134 @@
+"""Models and steps of published runs, made as their own programs made them, for `batchfit.trace`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from batchfit.trace import Lora, Training
+from batchfit.trace.adapters import add_lora
+from batchfit.trace.quantize import prepare_for_training, quantize
+from bench.accuracy.plain_models import PLAIN
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+def training(asked: Mapping[str, Any]) -> Training:
+    """The training that a question's `trace` describes."""
+    model = _model(asked)
+    adapters = asked.get("adapters")
+    if asked.get("quantize"):
+        quantize(model, asked["quantize"])
+    if asked.get("kbit"):
+        model = prepare_for_training(model, checkpointing=False)
+    if adapters:
+        model = _adapted(model, adapters)
+    _as_given(model)
+    return Training(model, _batches(model, asked), LOSSES[asked.get("step", "model")])
+
+
+def _model(asked: Mapping[str, Any]) -> nn.Module:
+    """The model of the config, on the meta device, in the type its weights are kept in."""
+    config = dict(asked["config"])
+    kind = config["model_type"]
+    if kind in PLAIN:
+        with torch.device("meta"):
+            return PLAIN[kind](config, asked["seq_len"]).to(DTYPES[asked["weights"]])
+    import transformers
+
+    made = transformers.CONFIG_MAPPING[kind].from_dict(config)
+    base = getattr(transformers, config["architectures"][0])
+    attention = "eager" if asked.get("attention") == "eager" else "sdpa"
+    # "dtype" since transformers 4.56, "torch_dtype" before.
+    name = (
+        "dtype"
+        if "dtype" in inspect.getsource(base._from_config).replace("torch_dtype", "")
+        else "torch_dtype"
+    )
+    with torch.device("meta"):
+        made_model: nn.Module = base._from_config(
+            made, attn_implementation=attention, **{name: DTYPES[asked["weights"]]}
+        )
+    if asked.get("autocast"):
+        made_model.__class__ = _autocasting(type(made_model), DTYPES[asked["autocast"]])
+    return made_model
+
+
+def _autocasting(base: type[nn.Module], dtype: torch.dtype) -> type[nn.Module]:
+    """The class with a forward as accelerate wraps one for mixed precision: under autocast, and with a float32 copy of
+    every 16-bit output (accelerate, `Accelerator.prepare_model` and `convert_outputs_to_fp32`)."""
+
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        with torch.autocast("cuda", dtype):
+            output = base.forward(self, *args, **kwargs)
+        for name, value in list(output.items()):
+            if isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16):
+                output[name] = value.float()
+        return output
+
+    forward.__signature__ = inspect.signature(base.forward)  # type: ignore[attr-defined]
+    return type(base.__name__, (base,), {"forward": forward})
+
+
+def _as_given(model: nn.Module) -> None:
+    """The model is trained in the types it comes in: float32 adapters beside 16-bit weights stay what they are."""
+    base = type(model)
+    model.__class__ = type(base.__name__, (base,), {"to": lambda self, *args, **kwargs: self})
+
+
+def _adapted(model: nn.Module, asked: Mapping[str, Any]) -> nn.Module:
+    """The model with adapters: LoRA by batchfit's own words, or any method of PEFT by its config."""
+    dtype = asked.get("dtype")
+    if "lora" in asked:
+        lora = dict(asked["lora"])
+        lora["targets"] = tuple(lora["targets"]) if lora.get("targets") else None
+        model = add_lora(model, Lora(**lora))
+    else:
+        import peft
+
+        config = dict(asked["peft"])
+        made = peft.mapping.PEFT_TYPE_TO_CONFIG_MAPPING[config.pop("peft_type")](**config)
+        with torch.device("meta"):
+            model = peft.get_peft_model(model, made)
+    if dtype:
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.data = parameter.data.to(DTYPES[dtype])
+    return model
+
+
+def _batches(model: nn.Module, asked: Mapping[str, Any]) -> Callable[[int], dict[str, torch.Tensor]]:
+    length, per_sample = asked["seq_len"], asked.get("labels", "token")
+
+    def batch(micro_batch: int) -> dict[str, torch.Tensor]:
+        ids = torch.ones(micro_batch, length, dtype=torch.long)
+        made = {"input_ids": ids}
+        if per_sample == "token":
+            made["labels"] = ids.clone()
+        elif per_sample == "sample":
+            made["labels"] = torch.zeros(micro_batch, dtype=torch.long)
+        if asked.get("attention_mask"):
+            made["attention_mask"] = ids.clone()
+        return made
+
+    return batch
+
+
+def _of_model(model: nn.Module, batch: Any) -> Any:
+    return model(**batch)
+
+
+def _mean_of_logits(model: nn.Module, batch: Any) -> Any:
+    """A notebook's `output = model(x); output.logits.mean().backward()`, with `output` kept by its name. Until 4.45
+    transformers returned float32 logits."""
+    output = model(**batch)
+    output.logits = output.logits.float()
+    output["loss"] = output.logits.mean()
+    return output
+
+
+LOSSES: dict[str, Callable[[nn.Module, Any], Any]] = {"model": _of_model, "mean of logits": _mean_of_logits}

@@ -1,0 +1,41 @@
+"""MosaicML's llm-foundry tables: MPT under FSDP1 that was published to run, so it must be judged to fit.
+
+Facts about the runs: mosaicml/llm-foundry, scripts/train/benchmarking. Composer's mixed precision DEFAULT reduces in
+float32, PURE in bf16; weights and Adam's states are float32 in both, and the model computes under autocast in bf16.
+"""
+
+from __future__ import annotations
+
+from batchfit.sharding import FSDP
+from bench.accuracy.families.configs import decoder, needed
+from bench.accuracy.question import CannotExpress, Question
+from bench.accuracy.rows import Row
+
+FAMILIES = ("llm-foundry",)
+
+
+def question(row: Row) -> Question:
+    """What a row asks; see `bench.accuracy.families`."""
+    if row["offload"] not in ("none", "FALSE", "", "False"):
+        raise CannotExpress("offloading to the host")
+    if (row.number("tp") or 1) > 1 or (row.number("pp") or 1) > 1:
+        raise CannotExpress("tensor or pipeline parallelism")
+    reduce = "bf16" if "mixed_precision=PURE" in row["notes"] else "fp32"
+    return Question(
+        trace={
+            "config": decoder(row, "llmfoundry-mpt", ""),
+            "seq_len": needed(row, "seq_len"),
+            "weights": "fp32",
+            "mixed": "bf16",
+            "checkpointing": "full" if row["act_ckpt"].startswith("full") else "none",
+            "attention": "flash",
+        },
+        group="published runs",
+        measure="oom" if row["outcome"] == "OOM" else "fits",
+        micro_batch=needed(row, "micro_batch"),
+        accumulation_steps=row.number("grad_accum") or 1,
+        sharding=FSDP(param_dtype="bf16", reduce_dtype=reduce),
+        replicas=needed(row, "n_gpus"),
+        gpu=row["gpu"].lower(),
+        assumptions=("a model written after MPT's of that time",),
+    )

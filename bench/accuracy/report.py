@@ -1,0 +1,188 @@
+"""The scoreboard: how far off predictions are, by family and by what is compared."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from bench.accuracy.scoring import Score
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
+PAGE = HERE.parents[1] / "docs" / "accuracy.md"
+
+_KEPT = [field.name for field in fields(Score) if field.name != "reason"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the table. Errors are absolute values, relative to what was measured; `inside` and `right` are shares."""
+
+    family: str
+    group: str
+    measure: str
+    versions: str
+    n: int
+    median: float | None
+    ninetieth: float | None
+    inside: float | None
+    right: float | None
+    worst: str
+    worst_error: float | None
+
+
+def table(scores: Iterable[Score]) -> list[Line]:
+    """A line for each family, group, measure and libraries' versions, in the order in which they come."""
+    sets: dict[tuple[str, str, str, str], list[Score]] = defaultdict(list)
+    for score in scores:
+        if not score.reason:
+            sets[score.family, score.group, score.measure, score.versions].append(score)
+    return [_line(key, found) for key, found in sorted(sets.items())]
+
+
+def _line(key: tuple[str, str, str, str], scores: Sequence[Score]) -> Line:
+    verdicts = [score.right for score in scores if score.right is not None]
+    if verdicts:
+        wrong = next((score.id for score in scores if not score.right), "")
+        return Line(*key, len(scores), None, None, None, sum(verdicts) / len(verdicts), wrong, None)
+    errors = sorted(abs(score.error or 0) for score in scores)
+    worst = max(scores, key=lambda score: abs(score.error or 0))
+    interval = any(score.low != score.high for score in scores)
+    inside = sum(not score.error for score in scores) / len(scores) if interval else None
+    return Line(
+        *key,
+        len(scores),
+        statistics.median(errors),
+        percentile(errors, 0.9),
+        inside,
+        None,
+        worst.id,
+        worst.error,
+    )
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value that this share of the ordered values do not exceed (nearest rank)."""
+    return ordered[max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1)]
+
+
+# ---- text ---------------------------------------------------------------------------------------------------
+
+
+def text(lines: Sequence[Line]) -> str:
+    """The table as Markdown, which reads well in a terminal, too."""
+    head = ("family", "rows", "measure", "libraries", "n", "median", "90th", "inside", "right", "worst")
+    body = [
+        (
+            line.family,
+            line.group,
+            line.measure.replace("_", " "),
+            line.versions,
+            f"{line.n}",
+            _percent(line.median),
+            _percent(line.ninetieth),
+            _percent(line.inside, 0),
+            _percent(line.right, 1),
+            f"{line.worst} {_signed(line.worst_error)}".strip(),
+        )
+        for line in lines
+    ]
+    widths = [max(len(row[column]) for row in [head, *body]) for column in range(len(head))]
+    marks = tuple("-" * width for width in widths)
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+        for row in [head, marks, *body]
+    )
+
+
+def _percent(share: float | None, places: int = 2) -> str:
+    return "" if share is None else f"{100 * share:.{places}f} %"
+
+
+def _signed(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:+.1f} %"
+
+
+# ---- the results that are kept ------------------------------------------------------------------------------
+
+
+def save(scores: Sequence[Score], versions: dict[str, str]) -> None:
+    """Writes the results, a row a line, and of rows without a prediction the reasons and how many have each."""
+    kept = [
+        [value for name, value in asdict(score).items() if name in _KEPT]
+        for score in scores
+        if not score.reason
+    ]
+    without = Counter((score.family, score.reason) for score in scores if score.reason)
+    parts = [
+        f'"versions": {json.dumps(versions)}',
+        f'"columns": {json.dumps(_KEPT)}',
+        '"scores": [\n' + ",\n".join(json.dumps(row) for row in kept) + "\n]",
+        '"without": [\n'
+        + ",\n".join(json.dumps([*key, count]) for key, count in sorted(without.items()))
+        + "\n]",
+    ]
+    RESULTS.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    PAGE.write_text(page(load()), encoding="utf-8")
+
+
+def load() -> dict[str, Any]:
+    """The results that are kept."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return found
+
+
+def page(results: dict[str, Any]) -> str:
+    """docs/accuracy.md, from the results that are kept."""
+    scores = [Score(**dict(zip(results["columns"], row, strict=True))) for row in results["scores"]]
+    versions = ", ".join(f"{name} {number}" for name, number in sorted(results["versions"].items()))
+    without = results["without"]
+    return _PAGE.format(
+        scored=len(scores),
+        total=len(scores) + sum(count for *_, count in without),
+        versions=versions,
+        table=text(table(scores)),
+        without="\n".join(f"| {family} | {reason} | {count} |" for family, reason, count in without),
+    )
+
+
+_PAGE = """\
+<!-- Written by scripts/accuracy from bench/accuracy/results.json; edit neither by hand. -->
+
+# How far off batchfit is
+
+Runs that others published, with the memory they measured on real GPUs, against what batchfit says without one. Nothing in
+batchfit is fitted to these figures: a wrong prediction stays in the table until its cause is found.
+
+{scored} of {total} published figures are scored here. The libraries installed were {versions}; a line whose libraries are
+not "today" was traced with the versions of the run's time, PyTorch excepted.
+
+- *allocated*: the highest `torch.cuda.memory_allocated` of a step, against the profile's peak.
+- *steady*: what stays allocated between steps.
+- *after forward*, *after backward*: what is allocated at that moment.
+- *reserved*: the highest `torch.cuda.memory_reserved`. batchfit gives an interval, from what is allocated to what the
+  replayed allocator reserves; the error is 0 inside it, else the distance to its nearest end. *inside* is the share that
+  needs no distance.
+- *device*: a whole device's memory, against the same interval and what the source says the process holds beside it.
+- *fits*, *oom*: runs published to run, or to run out of memory; *right* is the share so judged (a run fits if its allocated
+  peak does; one that failed is called fitting only if what is reserved fits, too).
+
+Errors are relative to the published figure; *median* and *90th* percentile are of absolute errors, and the sign of the worst
+row's says whether batchfit was too low.
+
+{table}
+
+## Rows without a prediction
+
+| family | reason | rows |
+| --- | --- | --- |
+{without}
+
+`scripts/accuracy --row ID` explains a row; `scripts/accuracy --data FOLDER` scores rows of your own, in CSV files with the
+columns of `bench/accuracy/data`.
+"""

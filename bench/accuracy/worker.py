@@ -1,0 +1,89 @@
+"""Traces what it is asked for: a JSON document a line on stdin, an answer a line on stdout.
+
+Run in a process of its own, so that a run can be traced with the libraries of its time, and so that a trace that
+breaks takes nothing with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from typing import Any
+
+
+def answer(asked: Mapping[str, Any], micro_batches: tuple[int, ...]) -> dict[str, Any]:
+    """The profile of what is asked for; for a question about moments of a step, the bytes at each."""
+    from batchfit.trace import trace
+    from bench.accuracy.building import training
+
+    made = training(asked)
+    if asked.get("moments"):
+        return {"moments": {str(b): _moments(made, asked, b) for b in micro_batches}}
+    precision = f"{asked['mixed']}-mixed" if asked.get("mixed") else asked["weights"]
+    with_trainer = asked.get("trainer", "none")
+    profile = trace(
+        made.model if with_trainer != "none" else made,
+        made.make_batch if with_trainer != "none" else None,
+        loss=asked.get("loss", "full"),
+        precision=precision,
+        optimizer=asked.get("optimizer", "adamw"),
+        checkpointing=asked.get("checkpointing", "none"),
+        attention=asked.get("attention", "sdpa"),
+        max_grad_norm=asked.get("max_grad_norm"),
+        trainer=with_trainer,
+        micro_batches=micro_batches,
+        name=asked["config"]["model_type"],
+    )
+    return {"profile": profile.to_json()}
+
+
+def _moments(made: Any, asked: Mapping[str, Any], micro_batch: int) -> dict[str, int]:
+    """Bytes alive when the first forward ends and when its backward has."""
+    from batchfit.trace.job import trace_timeline
+    from batchfit.trace.settings import Settings
+    from batchfit.trace.timeline import MARK
+
+    settings = Settings(
+        precision=asked["weights"],
+        optimizer="sgd",
+        checkpointing=asked.get("checkpointing", "none"),
+        attention=asked.get("attention", "sdpa"),
+    )
+    timeline = trace_timeline(made.model, made.make_batch, micro_batch, settings, loss=made.loss, steps=(1,))
+    found: dict[str, int] = {}
+    before = 0
+    for event, alive in timeline.live():
+        if event.kind == MARK:
+            phase = timeline.marks[event.stack].phase
+            if phase == "backward":
+                found.setdefault("after_forward", before)
+            elif phase == "optimizer":
+                found.setdefault("after_backward", before)
+        before = alive
+    return found
+
+
+def main() -> None:
+    """Answers line by line until there is no more."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    warnings.simplefilter("ignore")
+    out = sys.stdout
+    with redirect_stdout(sys.stderr):
+        for line in sys.stdin:
+            request = json.loads(line)
+            try:
+                given = answer(request["trace"], tuple(request["micro_batches"]))
+            except Exception as error:
+                given = {
+                    "error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
+                }
+            out.write(json.dumps(given) + "\n")
+            out.flush()
+
+
+if __name__ == "__main__":
+    main()
