@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 from torch import nn  # noqa: E402
 
 from batchfit.profile import MemoryProfile  # noqa: E402
-from batchfit.trace import trace  # noqa: E402
+from batchfit.trace import reserved, trace  # noqa: E402
 from batchfit.trace.allocator import replay  # noqa: E402
 from batchfit.trace.blocks import Run, runs_of  # noqa: E402
 from batchfit.trace.fold import Fold, Repeat, fold, growth, unfolded  # noqa: E402
@@ -163,6 +163,17 @@ def test_the_cost_does_not_grow_with_the_depth() -> None:
     )
     assert len(list(found.model.get_submodule("model.layers").children())) <= 3
     assert len(found.pairs[0].small.events) < 5000
+
+
+def test_what_is_reserved_hardly_depends_on_the_depth_of_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = {**DECODER, "hidden_size": 1024, "intermediate_size": 2816, "vocab_size": 8000}
+    with torch.device("meta"):
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**wide, num_hidden_layers=80))
+    few = trace(model, text)
+    monkeypatch.setattr(reserved, "DEEPEST", 1000)
+    for shallow, whole in zip(few.reserved, trace(model, text).reserved, strict=True):
+        assert shallow.allocated_bytes == whole.allocated_bytes
+        assert shallow.reserved_bytes == pytest.approx(whole.reserved_bytes, rel=0.01)
 
 
 # ---- Which blocks are alike --------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def profile_of(
         surface = study.surface()
         phases, states = surface.envelopes(), _states(surface)
         ledger = ledger_of(surface, study.model)
-        reserved = replayed(surface, micro_batches, seq_len)
+        reserved = replayed(surface, phases, micro_batches, seq_len)
     else:
         phases, states = _through_peaks(study), States(*_in_steady_state(study.pairs[0].small))
         ledger, reserved = (), ()

@@ -7,7 +7,8 @@ what is alive after it: a surface. A phase's envelope is the points that are the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -102,6 +103,7 @@ class Surface:
         self._parts = torch.tensor(
             [_PART_NUMBER.get(categories.get(e.storage, ""), 0) for e in timeline.events]
         )
+        self._marks = [index for index, event in enumerate(timeline.events) if event.kind == MARK]
         self._can_peak = (kinds != FREE)[self.order]
         self._phase = torch.tensor(_phases(timeline))[self.order]
         # (points, lengths, 2): bytes after each point, as constant and slope.
@@ -113,14 +115,15 @@ class Surface:
         """Each phase's lines: those that are the highest in their place only (`batchfit.trace.places`), then the
         envelope, by falling height at a micro-batch of 1 and the shortest length."""
         places = Places(self.timeline, self.order)
-        lines = {}
+        kept: dict[str, list[int]] = {}
         for phase in PHASES:
             points = self._points(phase)
             envelope = self._highest(points)
             ends = (point for place in places.ends(points) for point in self._highest(place))
             lower = [point for point in dict.fromkeys(ends) if point not in envelope]
-            lines[phase] = tuple(self._line(point) for point in (*lower, *envelope))
-        return lines
+            kept[phase] = [*lower, *envelope]
+        lines = self._lines({point for points in kept.values() for point in points})
+        return {phase: tuple(lines[point] for point in points) for phase, points in kept.items()}
 
     def steepest(self) -> int | None:
         """The point in a micro-batch where most is alive per sample, at the longest length: where activations bind."""
@@ -140,8 +143,19 @@ class Surface:
                 kept[int(points[index])] = None
         return list(kept)
 
-    def _line(self, point: int) -> Line:
-        held = self._counts(point)[:, None, None] * self._amounts
+    def _lines(self, points: Iterable[int]) -> dict[int, Line]:
+        """The line of each point, with what is alive there, in one walk over the timeline."""
+        lines = {}
+        counts = torch.zeros(len(self._sign), dtype=torch.long)
+        before = 0
+        for point in sorted(points):
+            counts += self._happened(before, point + 1)
+            before = point + 1
+            lines[point] = self._line(point, counts)
+        return lines
+
+    def _line(self, point: int, counts: torch.Tensor) -> Line:
+        held = counts[:, None, None] * self._amounts
         alive = torch.zeros(len(PARTS), *held.shape[1:], dtype=torch.long).index_add_(0, self._parts, held)
         curve = self.lengths.curve
         parts = {
@@ -152,23 +166,22 @@ class Surface:
         height = self._heights[point]
         return Line(curve(height[:, 0].tolist()), curve(height[:, 1].tolist()), parts, self.where(point))
 
-    def _counts(self, point: int) -> torch.Tensor:
-        """How often every traced event has happened at a point."""
-        return torch.bincount(self.order[: point + 1], minlength=len(self._sign))
+    def _happened(self, start: int, stop: int) -> torch.Tensor:
+        """How often every traced event happens from one point to before another."""
+        return torch.bincount(self.order[start:stop], minlength=len(self._sign))
 
     def where(self, point: int) -> str:
         """What runs at a point, in words."""
         event = int(self.order[point])
+        last = self._marks[bisect_right(self._marks, event) - 1]
         where = Where(self.timeline)
-        for one in self.timeline.events[: event + 1]:
-            if one.kind == MARK:
-                where.enter(self.timeline.marks[one.stack])
+        where.enter(self.timeline.marks[self.timeline.events[last].stack])
         return where.of(self.timeline.events[event])
 
     def counts(self, point: int) -> list[int]:
         """For every event of the traced timeline, how often it has happened at a point: births count up, deaths down.
         Of storages that are alike, the counts together say how many are alive."""
-        return (self._counts(point) * self._sign).tolist()
+        return (self._happened(0, point + 1) * self._sign).tolist()
 
     def size_of(self, event: int) -> tuple[int, int]:
         """Bytes of a traced event at the longest length: per sample, and beside that."""
@@ -188,12 +201,6 @@ class Surface:
         wanted = torch.tensor([of.get(e.storage) == category for e in self.timeline.events])
         before = self.order[: point + 1]
         return int((self._sign * self.sizes[0].requested * wanted)[before].sum())
-
-    def peaks(self, micro_batch: int, length: int = 0) -> dict[str, int]:
-        """The most bytes alive in each phase at this micro-batch and one of the traced lengths."""
-        height = self._heights[:, length, 0] + micro_batch * self._heights[:, length, 1]
-        inside = {phase: height[self._phase == number] for number, phase in enumerate(PHASES)}
-        return {phase: int(heights.max()) for phase, heights in inside.items() if len(heights)}
 
 
 def envelopes(
