@@ -267,20 +267,27 @@ class MetaDevice:
         tensors: _Tensors,
     ) -> Any:
         """All that the operation reads is known, so what it gives is: it runs twice, for shapes and for values."""
-        real_kwargs = {**self.known.values(kwargs)}
-        if "device" in kwargs and kwargs["device"] is not None:
-            real_kwargs["device"] = _CPU
-        real = func(*self.known.values(args), **real_kwargs)
+        if traits.fresh and not traits.data_dependent and not self._leaves(kwargs):
+            made = self._run(func, traits, args, kwargs, tensors)
+            # Shapes come first: a mask of all positions against all is large, slow to work out, and not kept.
+            if any(there is not None and small(there) for there in _listed(made)):
+                for there, value in zip(_listed(made), _listed(self._real(func, args, kwargs)), strict=True):
+                    if there is not None and small(there):
+                        self.known.learn(there, value)
+            return made
+        real = self._real(func, args, kwargs)
         if not isinstance(real, (torch.Tensor, list, tuple)) or self._leaves(kwargs):
             return real
         if traits.data_dependent:
             return _map(self.bring, real)
-        made = self._run(func, traits, args, kwargs, tensors)
-        if traits.fresh:
-            for there, value in zip(_listed(made), _listed(real), strict=True):
-                if there is not None and small(there):
-                    self.known.learn(there, value)
-        return made
+        return self._run(func, traits, args, kwargs, tensors)
+
+    def _real(self, func: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the operation gives for the values that are known."""
+        real_kwargs = {**self.known.values(kwargs)}
+        if "device" in kwargs and kwargs["device"] is not None:
+            real_kwargs["device"] = _CPU
+        return func(*self.known.values(args), **real_kwargs)
 
     def _spoil(self, written: Any) -> None:
         for tensor in written if isinstance(written, (list, tuple)) else (written,):
