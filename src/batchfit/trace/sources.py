@@ -98,19 +98,26 @@ def _from_config(path: Path, name: str, gpu: Gpu, settings: Settings, inputs: In
     make = _model_class(config, path)
     attention = "eager" if settings.attention == "eager" else "sdpa"
     assumptions: list[str] = []
+    dtype = {_dtype_argument(): settings.weights_dtype}
     with torch.device("meta"), _without_values():
         try:
-            model = make(config, attn_implementation=attention, dtype=settings.weights_dtype)
+            model = make(config, attn_implementation=attention, **dtype)
         except (ValueError, ImportError) as error:
             if attention == "eager" or "attention" not in str(error):
                 raise BadInput(str(path), "does not make a model: {error}", error=str(error)) from error
             assumptions.append(f"{config.model_type} has no other attention than eager")
-            model = make(config, attn_implementation="eager", dtype=settings.weights_dtype)
+            model = make(config, attn_implementation="eager", **dtype)
 
     def at_length(seq_len: int) -> MakeBatch:
         return batches_for(model, replace(inputs, seq_len=seq_len))
 
     return Source(Training(model, batches_for(model, inputs)), name, tuple(assumptions), at_length)
+
+
+def _dtype_argument() -> str:
+    """What transformers calls the type of the weights: `torch_dtype` until 4.55."""
+    release = importlib.import_module("transformers").__version__.split(".")
+    return "dtype" if tuple(map(int, release[:2])) >= (4, 56) else "torch_dtype"
 
 
 @contextmanager
