@@ -13,12 +13,15 @@ from torch import nn
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer
 
 from batchfit.errors import BadInput
+from batchfit.profile import MemoryProfile
 from batchfit.trace import Lora, Settings
 from batchfit.trace.job import prepare
 from batchfit.trace.phases import peaks
+from batchfit.trace.run import trace
 from batchfit.trace.timeline import ALLOC, Timeline
 from batchfit.trace.tracker import Tracker
 from batchfit.trace.trainers import trainer_step
+from tests.trace.models import gpt2
 from tests.trace.same import on_cpu, sizes, without_data
 
 pytestmark = pytest.mark.torch
@@ -208,3 +211,14 @@ def test_batches_that_are_no_dicts_are_told() -> None:
     job = prepare(llama(), lambda count: (torch.zeros(count, 8),), Settings(trainer="hf"))
     with pytest.raises(BadInput, match=r"^trainer: needs batches that are dicts .*; you gave a tuple$"):
         job.timeline(2)
+
+
+def test_bf16_over_16_bit_weights_computes_norms_in_float32() -> None:
+    model, batch = gpt2()
+
+    def trained(precision: str) -> MemoryProfile:
+        return trace(model, batch, precision=precision, trainer="hf")
+
+    plain, autocast, mixed = trained("bf16"), trained("bf16-autocast"), trained("bf16-mixed")
+    assert autocast.states.weights_bytes == plain.states.weights_bytes < mixed.states.weights_bytes
+    assert autocast.activation_per_sample > plain.activation_per_sample

@@ -21,6 +21,8 @@ PRECISIONS: dict[str, tuple[torch.dtype, torch.dtype | None]] = {
     "bf16": (torch.bfloat16, None),
     "fp16": (torch.float16, None),
     "bf16-mixed": (torch.float32, torch.bfloat16),
+    # A model loaded in 16 bit, and a trainer told `bf16=True`: norms and losses compute in float32 all the same.
+    "bf16-autocast": (torch.bfloat16, torch.bfloat16),
     "fp16-mixed": (torch.float32, torch.float16),
 }
 CHECKPOINTING = ("none", "full", "selective")

@@ -117,8 +117,8 @@ def trainer_step(
 ) -> Iterator[TrainerStep]:
     """A trainer of this kind around `model`, which is on the GPU that a trace pretends to have, or on the CPU.
 
-    precision       as `Settings` has it: "bf16-mixed" and "fp16-mixed" are the trainer's `bf16=True` and `fp16=True`;
-                    TRL has `bf16=True` by default, so "bf16" is that over 16-bit weights
+    precision       as `Settings` has it: "bf16-mixed" and "fp16-mixed" are the trainer's `bf16=True` and `fp16=True`,
+                    "bf16-autocast" is `bf16=True` over 16-bit weights; TRL has that by default, so there "bf16" is too
     max_grad_norm   None: what the trainer does by itself
 
     Nothing is written but in a temporary folder, nothing is reported, and accelerate's process-wide state is as before
@@ -260,7 +260,7 @@ class _InPlaceKernel:
 
 
 _MAKERS: dict[str, Callable[..., Any]] = {"hf": _hf, "trl": _trl}
-_AUTOCAST_BF16 = {"hf": ("bf16-mixed",), "trl": ("bf16-mixed", "bf16")}
+_AUTOCAST_BF16 = {"hf": ("bf16-mixed", "bf16-autocast"), "trl": ("bf16-mixed", "bf16-autocast", "bf16")}
 _PACKAGES = {"hf": ("transformers", "accelerate"), "trl": ("transformers", "accelerate", "trl", "datasets")}
 
 
