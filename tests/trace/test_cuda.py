@@ -57,7 +57,9 @@ def test_the_lists_of_autocast_are_all_that_pytorch_has() -> None:
         *autocast.WIDEST,
         *autocast.BANNED,
     }
-    assert {name.removeprefix("aten::") for name in registered} == ours
+    # Kernels of their own, in builds for CUDA and from 2.14 on; a trace takes LSTMs apart, and never meets the first.
+    others = {"_cudnn_rnn", "linalg_matrix_sqrth"}
+    assert {name.removeprefix("aten::") for name in registered} - others == ours
 
 
 def test_autocast_computes_where_cuda_does() -> None:
