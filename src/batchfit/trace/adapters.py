@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -128,5 +129,7 @@ def _layer_names(model: nn.Module) -> list[str]:
 def _task(model: nn.Module) -> Any:
     if type(model).__name__.endswith("ForCausalLM") or type(model).__name__.endswith("LMHeadModel"):
         return "CAUSAL_LM"
+    # PEFT's model for sequences to sequences hands on token ids, which one that hears does not take.
+    reads = "input_ids" in inspect.signature(model.forward).parameters
     config = getattr(model, "config", None)
-    return "SEQ_2_SEQ_LM" if getattr(config, "is_encoder_decoder", False) else None
+    return "SEQ_2_SEQ_LM" if reads and getattr(config, "is_encoder_decoder", False) else None

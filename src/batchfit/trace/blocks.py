@@ -172,9 +172,16 @@ def _renumber(block: nn.Module, was: int, place: int) -> None:
                 module.__dict__[name] = value - was + place
 
 
-def fit_config(config: Any, blocks: int, lost: Collection[int]) -> None:
-    """Makes a config that says how many `blocks` there are, or what each is, speak of those that are left."""
+#: Halves of a model that may share a config, whose settings then begin with their names.
+_HALVES = ("encoder", "decoder")
+
+
+def fit_config(config: Any, path: str, blocks: int, lost: Collection[int]) -> None:
+    """Makes a config that says how many `blocks` there are at `path`, or what each is, speak of those that are left."""
+    others = [half for half in _HALVES if half not in path and any(h in path for h in _HALVES)]
     for name, value in list(vars(config).items()):
+        if any(half in name for half in others):
+            continue
         if isinstance(value, (list, tuple)) and len(value) == blocks:
             config.__dict__[name] = type(value)(item for i, item in enumerate(value) if i not in lost)
         elif type(value) is int and value == blocks and "layer" in name:

@@ -47,9 +47,9 @@ def twin(model: Module, device: MetaDevice, depths: Depths | None = None) -> Mod
             error=str(error),
         ) from error
     for whole, lost in lists.items():
-        for module in copied.modules():
+        for path, module in copied.named_modules():
             if memo[id(whole)] in module._modules.values() and hasattr(module, "config"):
-                fit_config(module.config, len(whole._modules), lost)
+                fit_config(module.config, path, len(whole._modules), lost)
     return copied
 
 

@@ -31,8 +31,8 @@ def checkpoint_blocks(model: nn.Module, kind: str) -> None:
     """Makes `model`'s repeated blocks recompute in backward: "full" keeps only each block's input, "selective" also
     every second matrix product and attention's result. "none" leaves what the model's own code does.
 
-    Models of transformers know their blocks; of others they are the children of lists and sequences of alike
-    modules. Raises BadInput where the model has no such blocks.
+    Models of transformers know their blocks, as do those of diffusers ("full"); of others they are the children of
+    lists and sequences of alike modules. Raises BadInput where the model has no such blocks.
     """
     if kind == "none":
         return
@@ -44,6 +44,9 @@ def checkpoint_blocks(model: nn.Module, kind: str) -> None:
             getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
         )
         enable(options)
+        return
+    if kind == "full" and getattr(model, "_supports_gradient_checkpointing", False):
+        model.enable_gradient_checkpointing()  # type: ignore[operator]
         return
     blocks = repeated_blocks(model)
     if not blocks:

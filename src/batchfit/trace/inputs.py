@@ -1,4 +1,4 @@
-"""Batches for a model whose task is known by its class: token ids, images, and labels of the shape it wants."""
+"""Batches for a model whose task is known by its class: token ids, images, sounds, and labels of the shape it wants."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ _ONE_LABEL = (
 )
 
 
+#: A sample of a model that hears raw sound, as in speech recognition: 10 s at 16 kHz, and letters of its transcript.
+_SOUND = 10 * 16_000
+_LETTERS = 128
+
+
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """The size of a sample: tokens, or an image's channels, height and width; None: what the model says."""
@@ -35,27 +40,33 @@ class Inputs:
 def batches_for(model: nn.Module, inputs: Inputs) -> MakeBatch:
     """A function that makes batches for `model`, a model of transformers with a head that computes its loss.
 
-    Raises BadInput where its inputs are neither text nor images, or it computes no loss.
+    Raises BadInput where it takes none of text, images and sound, or computes no loss.
     """
-    takes = inspect.signature(model.forward).parameters
-    config: Any = model.config
-    kind = type(model).__name__
-    if "labels" not in takes or not {"input_ids", "pixel_values"} & set(takes):
-        raise BadInput(
-            "model",
-            "{kind} is not a model of text or images that computes its loss from labels; write a function that returns "
-            "a batchfit.Training for it and give FILE.py:FUNCTION",
-            kind=kind,
-        )
-    if "input_ids" not in takes:
-        channels, height, width = inputs.image or _image_size(config)
-        return lambda b: {
-            "pixel_values": torch.zeros(b, channels, height, width),
-            "labels": torch.zeros(b, dtype=torch.long),
-        }
+    takes = set(inspect.signature(model.forward).parameters)
+    if {"input_ids", "pixel_values", "return_loss"} <= takes:
+        return _pairs(model, inputs)
+    if "labels" in takes and "input_features" in takes:
+        return _spectra(model)
+    if "labels" in takes and "input_values" in takes:
+        return _sounds
+    if "labels" in takes and "input_ids" in takes:
+        return _texts(model, inputs, decodes="decoder_input_ids" in takes)
+    if "labels" in takes and "pixel_values" in takes:
+        return _images(model, inputs)
+    raise BadInput(
+        "model",
+        "{kind} is not a model of text, images or sound that computes its loss from labels; write a function that "
+        "returns a batchfit.Training for it and give FILE.py:FUNCTION",
+        kind=type(model).__name__,
+    )
+
+
+def _texts(model: nn.Module, inputs: Inputs, decodes: bool) -> MakeBatch:
+    """Token ids; where a decoder reads them again, as many target tokens."""
     length = seq_len_of(model, inputs)
-    one = kind.endswith(_ONE_LABEL)
-    decodes = getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in takes
+    one = type(model).__name__.endswith(_ONE_LABEL)
+    config: Any = model.config
+    decodes = decodes and getattr(config, "is_encoder_decoder", False)
 
     def batch(b: int) -> dict[str, torch.Tensor]:
         ids = torch.ones(b, length, dtype=torch.long)
@@ -63,6 +74,38 @@ def batches_for(model: nn.Module, inputs: Inputs) -> MakeBatch:
         return made | {"decoder_input_ids": ids.clone()} if decodes else made
 
     return batch
+
+
+def _images(model: nn.Module, inputs: Inputs) -> MakeBatch:
+    """Images with one of their classes each."""
+    size = inputs.image or _image_size(model.config)
+    return lambda b: {"pixel_values": torch.zeros(b, *size), "labels": torch.zeros(b, dtype=torch.long)}
+
+
+def _pairs(model: nn.Module, inputs: Inputs) -> MakeBatch:
+    """Images, each with its text, which is as long as the model's positions: what is trained by contrast."""
+    config: Any = model.config
+    size = inputs.image or _image_size(config.vision_config)
+    length = inputs.seq_len or config.text_config.max_position_embeddings
+    return lambda b: {
+        "input_ids": torch.ones(b, length, dtype=torch.long),
+        "pixel_values": torch.zeros(b, *size),
+        "return_loss": True,
+    }
+
+
+def _spectra(model: nn.Module) -> MakeBatch:
+    """Spectra of sound, two frames for each of the encoder's positions, and the longest transcript."""
+    config: Any = model.config
+    return lambda b: {
+        "input_features": torch.zeros(b, config.num_mel_bins, 2 * config.max_source_positions),
+        "labels": torch.ones(b, config.max_target_positions, dtype=torch.long),
+    }
+
+
+def _sounds(b: int) -> dict[str, torch.Tensor]:
+    """Raw sound and its transcript in letters."""
+    return {"input_values": torch.zeros(b, _SOUND), "labels": torch.ones(b, _LETTERS, dtype=torch.long)}
 
 
 def seq_len_of(model: nn.Module, inputs: Inputs) -> int:

@@ -25,6 +25,19 @@ _Spec = tuple[torch.Size, tuple[int, ...], torch.dtype] | None
 
 _Operator = Any
 
+#: Operators that read lengths from tensors, the same taking them as lists, and where they stand among the arguments.
+_LENGTHS = {torch.ops.aten._ctc_loss.Tensor: (torch.ops.aten._ctc_loss.default, (2, 3))}
+
+#: Operators that take a tensor for its shape alone, and what they fill with: a number, or that argument.
+_FILLS: dict[_Operator, Callable[[tuple[Any, ...]], Any]] = {
+    torch.ops.aten.ones_like.default: lambda args: 1,
+    torch.ops.aten.zeros_like.default: lambda args: 0,
+    torch.ops.aten.full_like.default: lambda args: args[1],
+    torch.ops.aten.new_ones.default: lambda args: 1,
+    torch.ops.aten.new_zeros.default: lambda args: 0,
+    torch.ops.aten.new_full.default: lambda args: args[2],
+}
+
 #: Types of an index that picks where it is true.
 _MASKS = (torch.bool, torch.uint8)
 
@@ -142,7 +155,10 @@ class MetaDevice:
             return self._run_known(func, traits, args, kwargs, tensors)
         if self._has_left or self._leaves(kwargs):
             return self._on_host(func, traits, args, kwargs, tensors)
-        return self._unknown(func, traits, args, kwargs, tensors)
+        out = self._unknown(func, traits, args, kwargs, tensors)
+        if func in _FILLS and discrete(out) and small(out):
+            self.known.learn(out, torch.full(out.shape, _FILLS[func](args), dtype=out.dtype, device=_CPU))
+        return out
 
     def _unknown(
         self,
@@ -302,13 +318,23 @@ class MetaDevice:
         kwargs: dict[str, Any],
         tensors: _Tensors,
     ) -> Any:
-        """The shape of the result depends on values, unless it is an index of positions, or of a mask that is known."""
+        """The shape of the result depends on values, unless it is an index of positions, or of a mask that is known, or
+        on lengths that are."""
+        if func in _LENGTHS:
+            func, places = _LENGTHS[func]
+            return func(*(self._numbers(a) if i in places else a for i, a in enumerate(args)), **kwargs)
         if func is not torch.ops.aten.index.Tensor:
             raise DataNeeded(func.name())
         if not any(i is not None and i.dtype in _MASKS for i in args[1]):
             return self._run(func, traits, args, kwargs, tensors)
         positions = [p for index in args[1] for p in self._positions(index)]
         return func(args[0], positions, **kwargs)
+
+    def _numbers(self, lengths: torch.Tensor) -> list[int]:
+        if not self.known.knows(lengths):
+            raise DataNeeded("lengths of samples")
+        numbers: list[int] = self.known.value(lengths).tolist()
+        return numbers
 
     def _positions(self, index: torch.Tensor | None) -> list[torch.Tensor | None]:
         """A mask's dimensions as positions, as indexing takes it; an index of positions as it is."""

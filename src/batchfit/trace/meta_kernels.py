@@ -1,4 +1,4 @@
-"""Shapes of results where PyTorch's own meta kernel refuses what its CUDA kernel takes."""
+"""Shapes of results where PyTorch has no meta kernel, or its own refuses what its CUDA kernel takes."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def _grouped_mm(
     return left.new_empty(size, dtype=out_dtype or left.dtype)
 
 
-META_KERNELS: dict[Any, Callable[..., Any]] = (
-    {_aten._grouped_mm.default: _grouped_mm} if hasattr(_aten, "_grouped_mm") else {}
-)
+def _ctc_loss_backward(grad: Tensor, log_probs: Tensor, *_: Any, **__: Any) -> Tensor:
+    """The gradient by log-probabilities is of their shape (ctc_loss_backward_gpu_template in LossCTC.cu)."""
+    return torch.empty_like(log_probs, memory_format=torch.contiguous_format)
+
+
+META_KERNELS: dict[Any, Callable[..., Any]] = {_aten._ctc_loss_backward.Tensor: _ctc_loss_backward}
+if hasattr(_aten, "_grouped_mm"):
+    META_KERNELS[_aten._grouped_mm.default] = _grouped_mm

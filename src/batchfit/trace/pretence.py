@@ -60,6 +60,7 @@ class Pretence(TorchFunctionMode):
             torch.Tensor.tolist: lambda tensor: self._value(tensor, "tolist").tolist(),
             torch.Tensor.numpy: lambda tensor, **_: self._value(tensor, "numpy").numpy(),
             torch.Tensor.__deepcopy__: self._deepcopy,
+            torch.Tensor.__getitem__: self._getitem,
             torch.tensor: self._tensor,
             torch.as_tensor: self._tensor,
         }
@@ -141,6 +142,13 @@ class Pretence(TorchFunctionMode):
         if self._strict() or not tensor.is_floating_point():
             raise DataNeeded("item")
         return UnknownNumber("nan")
+
+    def _getitem(self, tensor: torch.Tensor, index: Any) -> torch.Tensor:
+        """A list as an index becomes a tensor where no mode sees it, and on meta its numbers would be lost."""
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(part, list) for part in parts):
+            index = tuple(torch.tensor(part) if isinstance(part, list) else part for part in parts)
+        return tensor[index]
 
     def _deepcopy(self, tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
         """A real tensor copied while a model is: its twin is on the device."""

@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from batchfit.errors import BadInput
 from batchfit.extras import need
+from batchfit.trace.diffusion import diffusion_training
 from batchfit.trace.errors import explained
 from batchfit.trace.gpu import Gpu
 from batchfit.trace.inputs import Inputs, batches_for
@@ -93,8 +94,11 @@ def _fetched(repository: str) -> Path:
 
 
 def _from_config(path: Path, name: str, gpu: Gpu, settings: Settings, inputs: Inputs) -> Source:
+    data = _read(path)
+    if "_class_name" in data:
+        return Source(diffusion_training(data, str(path)), name)
     need("transformers", extra="trace", wanted_for="tracing a config.json")
-    config = _config(path)
+    config = _config(data, path)
     make = _model_class(config, path)
     attention = "eager" if settings.attention == "eager" else "sdpa"
     assumptions: list[str] = []
@@ -107,6 +111,8 @@ def _from_config(path: Path, name: str, gpu: Gpu, settings: Settings, inputs: In
                 raise BadInput(str(path), "does not make a model: {error}", error=str(error)) from error
             assumptions.append(f"{config.model_type} has no other attention than eager")
             model = make(config, attn_implementation="eager", **dtype)
+    if data.get("tie_word_embeddings") is False:
+        _untie(model)
 
     def at_length(seq_len: int) -> MakeBatch:
         return batches_for(model, replace(inputs, seq_len=seq_len))
@@ -135,10 +141,16 @@ def _name(path: Path) -> str:
     return path.parent.resolve().name if path.stem == "config" else path.stem
 
 
-def _config(path: Path) -> Any:
-    """The transformers config in the file `path`, as data: no code that it names is run."""
-    from transformers import CONFIG_MAPPING
+def _untie(model: Any) -> None:
+    """Gives the output layer its own weights, as loading a checkpoint that has both does: configs of the T5 family say
+    that they are apart, and transformers shares them until they are loaded."""
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    if head is not None and head.weight is embedding.weight:
+        head.weight = nn.Parameter(torch.empty_like(head.weight))
 
+
+def _read(path: Path) -> dict[str, Any]:
+    """The data of the config in the file `path`. Raises BadInput where it is none."""
     try:
         if path.stat().st_size > _LARGEST_CONFIG:
             raise BadInput(str(path), "is larger than 1 MiB and cannot be a model's config")
@@ -147,9 +159,16 @@ def _config(path: Path) -> Any:
         raise BadInput(str(path), "cannot be read: {error}", error=error.strerror or str(error)) from None
     except ValueError as error:
         raise BadInput(str(path), "is not JSON: {error}", error=str(error)) from None
-    kind = data.get("model_type") if isinstance(data, dict) else None
-    if kind is None:
+    if not isinstance(data, dict) or not {"model_type", "_class_name"} & set(data):
         raise BadInput(str(path), 'is not a transformers config: it has no "model_type"')
+    return data
+
+
+def _config(data: dict[str, Any], path: Path) -> Any:
+    """The transformers config that `data` describes: no code that it names is run."""
+    from transformers import CONFIG_MAPPING
+
+    kind = str(data["model_type"])
     if kind not in CONFIG_MAPPING:
         raise BadInput(
             str(path),
