@@ -63,7 +63,7 @@ def test_only_what_is_wanted_is_read(catalogue: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(models, "read_profile", noted)
     (found,) = models.load_profiles("llama-3.1-8b", precision="bf16", trained="lora16", checkpointing="full")
-    assert read == ["bf16.adamw.lora16.full.json.gz"]
+    assert read == ["bf16.adamw.lora16.full.512-16384.json.gz"]
     assert found.settings["checkpointing"] == "full"
 
 

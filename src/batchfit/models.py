@@ -2,17 +2,21 @@
 
 `catalog/models.toml` has one `[[model]]` for each model: `name` (what people type), `title`, `parameters`, `family`,
 `kind` ("decoder", "encoder", "vision", ...), `source` (where its configuration is from), `aliases` (what else people
-call it, such as its name on the hub) and, where samples are sequences, `context` (its longest in tokens).
-`catalog/profiles/NAME/VARIANT.json.gz` are its profiles, one for each way of training; the file's name says which, so
-that only those wanted are read:
+call it, such as its name on the hub), `context` (its longest sequence in tokens) where a sample's length is free to
+choose, and `sample` (what a sample is, in words) where it is something else than tokens.
+`catalog/configs/NAME.json` is its published configuration as data, which a trace starts from.
+`catalog/profiles/NAME/VARIANT.json.gz` are its profiles, one for each way of training and range of sequence lengths;
+the file's name says which, so that only those wanted are read:
 
-    PRECISION.OPTIMIZER.TRAINED.CHECKPOINTING.json.gz
-    bf16-mixed.adamw.full.none.json.gz, bf16.adamw.lora16.full.json.gz, bf16.adamw.nf4-lora16.full.json.gz
+    PRECISION.OPTIMIZER.TRAINED.CHECKPOINTING[.SHORTEST-LONGEST].json.gz
+    bf16-mixed.adamw.full.none.256-32768.json.gz, bf16.adamw.lora16.full.json.gz, bf16.adamw.nf4-lora16.full.json.gz
 """
 
 from __future__ import annotations
 
 import gzip
+import json
+import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,13 +32,15 @@ from batchfit.profile import MemoryProfile
 from batchfit.records import from_json
 
 CATALOGUE = "catalog/models.toml"
+CONFIGS = "catalog/configs"
 PROFILES = "catalog/profiles"
 _SUFFIX = ".json.gz"
+_FILENAME = re.compile(r"([^.]+)\.([^.]+)\.([^.]+)\.([^.]+)(?:\.(\d+)-(\d+))?" + re.escape(_SUFFIX))
 
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model of the catalogue. `context` is None where samples are no sequences."""
+    """A model of the catalogue. `context` is None where samples are of one size, which `sample` then says."""
 
     name: str
     title: str
@@ -44,40 +50,56 @@ class ModelEntry:
     context: int | None
     source: str
     aliases: tuple[str, ...]
+    sample: str | None
+
+    @property
+    def config(self) -> Traversable:
+        """The file of its configuration: a `config.json` as transformers or diffusers read it."""
+        return _package().joinpath(CONFIGS).joinpath(f"{self.name}.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """One way of training a model, as the name of its profile's file has it. `trained` is "full", "lora16" or
-    "nf4-lora16": what is trained, on weights quantised how."""
+    "nf4-lora16": what is trained, on weights quantised how; `seq_len` the range of lengths, None where it has none."""
 
     precision: str
     optimizer: str
     trained: str
     checkpointing: str
+    seq_len: tuple[int, int] | None = None
 
     @property
     def filename(self) -> str:
         """Its file's name."""
-        return ".".join((self.precision, self.optimizer, self.trained, self.checkpointing)) + _SUFFIX
+        lengths = () if self.seq_len is None else ("{}-{}".format(*self.seq_len),)
+        return (
+            ".".join((self.precision, self.optimizer, self.trained, self.checkpointing, *lengths)) + _SUFFIX
+        )
 
     @classmethod
     def of(cls, profile: MemoryProfile) -> Variant:
         """The variant that a profile is of."""
         kind = kind_of(profile)
         trained = "full" if kind.lora_rank is None else f"lora{kind.lora_rank}"
+        span = profile.seq_len
         return cls(
             kind.precision or "fp32",
             kind.optimizer or "sgd",
             f"{kind.quantize}-{trained}" if kind.quantize else trained,
             checkpointing_of(profile),
+            (span.minimum, span.maximum) if span and span.minimum < span.maximum else None,
         )
 
     @classmethod
     def named(cls, filename: str) -> Variant | None:
         """The variant that a file's name says, None where it is no such name."""
-        parts = filename.removesuffix(_SUFFIX).split(".")
-        return cls(*parts) if filename.endswith(_SUFFIX) and len(parts) == 4 else None
+        found = _FILENAME.fullmatch(filename)
+        if found is None:
+            return None
+        precision, optimizer, trained, checkpointing, shortest, longest = found.groups()
+        lengths = None if shortest is None else (int(shortest), int(longest))
+        return cls(precision, optimizer, trained, checkpointing, lengths)
 
 
 @cache
@@ -91,7 +113,9 @@ def parse_models(text: str) -> tuple[ModelEntry, ...]:
     """The models of a catalogue in TOML. Raises BadInput naming the entry and key that is wrong."""
     rows: list[dict[str, Any]] = tomllib.loads(text).get("model", [])
     return tuple(
-        from_json(ModelEntry, {"context": None, "aliases": [], **row}, f"model {row.get('name')}")
+        from_json(
+            ModelEntry, {"context": None, "aliases": [], "sample": None, **row}, f"model {row.get('name')}"
+        )
         for row in rows
     )
 
@@ -169,7 +193,8 @@ def write_profile(profile: MemoryProfile, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / Variant.of(profile).filename
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(gzip.compress(profile.to_json().encode("utf-8"), 9, mtime=0))
+    compact = json.dumps(json.loads(profile.to_json()), separators=(",", ":"), ensure_ascii=False)
+    partial.write_bytes(gzip.compress(compact.encode("utf-8"), 9, mtime=0))
     partial.replace(path)
     return path
 

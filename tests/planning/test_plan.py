@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from batchfit.errors import BadInput
 from batchfit.planning import Plan, elastic, plan
 from batchfit.planning.rank import SHARDINGS
+from batchfit.planning.traits import holding
 from batchfit.profile import Affinity, MemoryProfile
 from tests.planning.decoder import SMALL, decoder, family
 
@@ -383,3 +384,23 @@ def test_profiles_that_cannot_be_planned_with(settings_: dict[str, Any], complai
 def test_there_must_be_a_profile() -> None:
     with pytest.raises(BadInput, match="there is none to plan with"):
         plan((), batch=8, gpu="rtx-4090")
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"), [(512, 4095), (4095, 4095), (4096, 16384), (16384, 16384), (None, 16384)]
+)
+def test_of_two_ranges_of_lengths_the_one_that_holds_is_planned_with(
+    asked: int | None, expected: int
+) -> None:
+    within, beyond = decoder(SMALL, seq_len=(256, 4095)), decoder(SMALL, seq_len=(4096, 16384))
+    (held,) = holding((within, beyond), asked)
+    assert held.seq_len is not None
+    assert held.seq_len.maximum == expected
+    plans = plan((within, beyond), batch=8, gpu="h100-80gb", gpus=8, seq_len=asked).plans
+    assert plans
+
+
+def test_a_length_that_no_range_holds_is_named() -> None:
+    profiles = (decoder(seq_len=(256, 4095)), decoder(seq_len=(4096, 16384)))
+    with pytest.raises(BadInput, match="between 4,096 and 16,384 tokens.*you gave 100,000"):
+        plan(profiles, batch=8, gpu="h100-80gb", gpus=8, seq_len=100_000)

@@ -18,6 +18,7 @@ from batchfit.cli._trace_view import View
 from batchfit.errors import BadInput
 from batchfit.extras import need
 from batchfit.models import find_model, load_profiles
+from batchfit.planning.traits import holding
 from batchfit.profile import MemoryProfile
 from batchfit.records import to_json
 from batchfit.settings import ATTENTION, CHECKPOINTING, PRECISIONS, QUANTIZE, SHARDING
@@ -43,6 +44,19 @@ _ASKED = (
     "fold",
     "snapshot",
 )
+
+#: What the catalogue's profiles were traced with, beside what their names say.
+_CATALOGUE: dict[str, object] = {
+    "image": None,
+    "attention": "sdpa",
+    "loss": "full",
+    "dora": False,
+    "trainer": "none",
+    "max_grad_norm": None,
+    "ema": False,
+    "fold": True,
+    "snapshot": None,
+}
 
 
 class TraceCommand(click.Command):
@@ -169,7 +183,10 @@ def _profile(ctx: click.Context, model: str, asked: dict[str, Any]) -> MemoryPro
     """The profile that MODEL is, or that a trace of it gives."""
     saved = _saved(model)
     if saved is None:
-        return _ready(model, asked) if find_model(model) else _traced(model, asked)
+        entry = find_model(model)
+        if entry is None:
+            return _traced(model, asked)
+        return _ready(entry.name, asked) or _traced(str(entry.config), asked)
     typed = [name for name in _ASKED if _is_typed(ctx, name)]
     if typed:
         raise BadInput(
@@ -178,16 +195,28 @@ def _profile(ctx: click.Context, model: str, asked: dict[str, Any]) -> MemoryPro
     return saved
 
 
-def _ready(model: str, asked: dict[str, Any]) -> MemoryProfile:
-    """The catalogue's profile of a model trained in the way that is asked for."""
+def _ready(model: str, asked: dict[str, Any]) -> MemoryProfile | None:
+    """The catalogue's profile of a model, where it has one that was trained in just the way that is asked for."""
+    if any(asked[name] != value for name, value in _CATALOGUE.items()):
+        return None
+    if asked["lora"] and _targets(asked["lora_targets"]) != ("all-linear",):
+        return None
+    length = int(asked["seq_len"]) if (asked["seq_len"] or "").isdigit() else None
     adapters = f"lora{asked['lora']}" if asked["lora"] else "full"
-    return load_profiles(
-        model,
-        precision=asked["precision"],
-        optimizer=asked["optimizer"],
-        trained=f"{asked['quantize']}-{adapters}" if asked["quantize"] else adapters,
-        checkpointing=asked["checkpointing"],
-    )[0]
+    wanted = {
+        "precision": asked["precision"],
+        "optimizer": asked["optimizer"],
+        "trained": f"{asked['quantize']}-{adapters}" if asked["quantize"] else adapters,
+        "checkpointing": asked["checkpointing"],
+    }
+    try:
+        profile = holding(load_profiles(model, **wanted), length)[0]
+    except BadInput:
+        return None
+    span = profile.seq_len
+    if asked["seq_len"] and (length is None or span is None or not span.minimum <= length <= span.maximum):
+        return None
+    return profile
 
 
 def _is_typed(ctx: click.Context, name: str) -> bool:

@@ -29,7 +29,7 @@ from batchfit.planning.result import Advice, Nearest, Plan, Plans
 from batchfit.planning.search import best_first, plans_at, search
 from batchfit.planning.sensitivity import Curve, sensitivity
 from batchfit.planning.target import parse_target
-from batchfit.planning.traits import Kind, choose, seq_len_for
+from batchfit.planning.traits import Kind, choose, holding, seq_len_for
 from batchfit.profile import MemoryProfile
 
 __all__ = [
@@ -119,7 +119,7 @@ def situate(
     **asked: Any,
 ) -> Situation:
     """What is asked, checked, with the profiles that it is asked of. `asked` are fields of `Request`."""
-    profiles = (profile,) if isinstance(profile, MemoryProfile) else tuple(profile)
+    profiles = holding((profile,) if isinstance(profile, MemoryProfile) else profile, asked.get("seq_len"))
     if kind.optimizer == "adamw-8bit":
         profiles = with_eight_bit(profiles)
     card = gpu if isinstance(gpu, Gpu) else find_gpu(gpu)

@@ -138,6 +138,21 @@ def _place(value: str | None, order: tuple[str, ...]) -> int:
     return order.index(value) if value in order else len(order)
 
 
+def holding(profiles: Sequence[MemoryProfile], asked: int | None) -> tuple[MemoryProfile, ...]:
+    """The profiles whose range of lengths holds the one asked for, or the usual one; where none does, the nearest.
+
+    Where attention looks back over a window, a model has one profile for lengths within it and one for those beyond.
+    """
+    wanted = asked or USUAL_SEQ_LEN
+
+    def away(profile: MemoryProfile) -> int:
+        span = profile.seq_len
+        return 0 if span is None else max(span.minimum - wanted, wanted - span.maximum, 0)
+
+    nearest = min(map(away, profiles), default=0)
+    return tuple(profile for profile in profiles if away(profile) == nearest)
+
+
 def seq_len_for(profile: MemoryProfile, asked: int | None) -> int | None:
     """The sequence length to plan for: the one asked for, the only one there is, or the usual one within the range.
 
