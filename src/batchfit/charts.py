@@ -9,17 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from unicodedata import east_asian_width
 
+from batchfit.bidi import isolated
+from batchfit.languages import SOURCE
+from batchfit.numbers import format_number
 from batchfit.palette import COLOURS, PARTS
-from batchfit.planning.result import Plan
+from batchfit.planning.result import Plan, Plans
 from batchfit.planning.sensitivity import Curve
+from batchfit.sentences import Sentence, Size, in_language
+from batchfit.sentences import size as plain_size
 from batchfit.units import UNITS, format_bytes
 
 #: The width of every picture in its own units; pages scale it.
 WIDTH = 720
 
-#: Narrower segments and points nearer than this have no label of their own: it would not fit.
-_LABEL_ROOM = 74
+#: Points nearer than this to the picture's end have their label before them.
+_LABEL_ROOM = 110
 
 
 def standalone(svg: str) -> str:
@@ -46,59 +52,114 @@ STYLE = (
 _LIGHT = ("optimizer", "activations", "free")
 
 
+#: What the parts of memory are called for people.
+PART_NAMES = {
+    "weights": Sentence("weights"),
+    "gradients": Sentence("gradients"),
+    "optimizer": Sentence("optimizer"),
+    "activations": Sentence("activations"),
+    "buffers": Sentence("buffers"),
+    "overhead": Sentence("overhead"),
+    "allocator": Sentence("allocator"),
+    "free": Sentence("free"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of the memory bar: what it holds and how many bytes."""
+    """A stretch of the memory bar: what it holds and how many bytes. `part` is whose colour it has."""
 
     part: str
-    label: str
+    label: Sentence
     nbytes: int
 
 
 def segments(plan: Plan) -> list[Segment]:
     """What the bar shows, in order: the peak's parts, what the allocator reserves beyond them, what stays free."""
-    found = [Segment(part, part, plan.parts[part]) for part in PARTS if plan.parts.get(part, 0) > 0]
+    found = [
+        Segment(part, PART_NAMES[part], plan.parts[part]) for part in PARTS if plan.parts.get(part, 0) > 0
+    ]
     if plan.peak_reserved_bytes is not None and plan.peak_reserved_bytes > plan.peak_allocated_bytes:
         beyond = plan.peak_reserved_bytes - plan.peak_allocated_bytes
-        found.append(Segment("overhead", "allocator", beyond))
+        found.append(Segment("overhead", PART_NAMES["allocator"], beyond))
     if plan.headroom_bytes > 0:
-        found.append(Segment("free", "free", plan.headroom_bytes))
+        found.append(Segment("free", PART_NAMES["free"], plan.headroom_bytes))
     return found
 
 
-def memory_bar(plan: Plan) -> str:
+def pictures_of(answered: Plans) -> dict[str, str]:
+    """The pictures there are of an answer: of the best plan, or of the nearest where nothing fits."""
+    shown = answered.best or (answered.nearest[0].plan if answered.nearest else None)
+    found = {
+        "memory": memory_bar(shown) if shown else "",
+        "micro-batch": memory_curve(answered.curve) if answered.curve else "",
+        "pareto": pareto_front(answered.front),
+    }
+    return {name: picture for name, picture in found.items() if picture}
+
+
+def memory_bar(plan: Plan, lang: str = SOURCE, width: int = WIDTH) -> str:
     """The peak on one GPU as a stacked bar, with the card's line where the peak goes beyond it."""
     shown = segments(plan)
     total = max(plan.capacity_bytes, sum(segment.nbytes for segment in shown))
-    shapes, x, beneath = [], 0.0, 0.0
+    shapes: list[str] = []
+    x, beneath = 0.0, _Beneath(width)
     for segment in shown:
-        width = segment.nbytes / total * WIDTH
-        size = format_bytes(segment.nbytes)
-        title = _element("title", f"{segment.label}: {size}")
-        shapes.append(_group(title + _rectangle(x, 24, width, 44, segment.part)))
-        if width >= _LABEL_ROOM:
+        room = segment.nbytes / total * width
+        label, size = in_language(segment.label, lang), size_text(segment.nbytes, lang)
+        title = _element("title", f"{label}: {size}")
+        shapes.append(_group(title + _rectangle(x, 24, room, 44, segment.part)))
+        if room >= 12 + max(_length(label, 12), _length(size, 11)):
             tone = "on-light" if segment.part in _LIGHT else "on-dark"
-            shapes.append(_text(x + 6, 43, segment.label, tone))
-            shapes.append(_text(x + 6, 59, size, f"{tone} small"))
+            shapes.append(_text(x + 6, 43, label, f"{tone} in-{segment.part}"))
+            shapes.append(_text(x + 6, 59, size, f"{tone} small in-{segment.part}"))
         else:
             # What has no room inside is named beneath, in order, by its colour.
-            shapes.append(_rectangle(beneath, 80, 9, 9, segment.part))
-            shapes.append(_text(beneath + 13, 89, f"{segment.label} {size}", "small"))
-            beneath += 30 + 6.2 * len(f"{segment.label} {size}")
-        x += width
-    line = plan.capacity_bytes / total * WIDTH
+            shapes += beneath.named(segment.part, f"{label} {size}")
+        x += room
+    line = plan.capacity_bytes / total * width
     shapes.append(_path(f"M{line:.1f} 18V74", "limit"))
-    anchor = "end" if line > WIDTH / 2 else ""
-    shapes.append(
-        _text(line, 12, f"{format_bytes(plan.capacity_bytes)} on the card", f"limit-text small {anchor}")
-    )
-    said = "; ".join(f"{segment.label} {format_bytes(segment.nbytes)}" for segment in shown)
-    return _picture(96 if beneath else 76, f"Memory on one GPU at the peak: {said}.", shapes)
+    anchor = "end" if line > width / 2 else ""
+    shapes.append(_text(line, 12, _on_the_card(plan.capacity_bytes, lang), f"limit-text small {anchor}"))
+    parts = "; ".join(f"{in_language(each.label, lang)} {size_text(each.nbytes, lang)}" for each in shown)
+    said = Sentence("Memory on one GPU at the peak: {parts}.", parts=parts)
+    return _picture(76 + beneath.height, in_language(said, lang), shapes, width)
 
 
-def memory_curve(curve: Curve) -> str:
+def size_text(nbytes: int, lang: str) -> str:
+    """A size in a label, held together whatever stands beside it."""
+    return isolated(plain_size(nbytes, lang), lang)
+
+
+class _Beneath:
+    """The names of segments too narrow to hold them, in rows beneath the bar."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._x, self._rows = 0.0, 0
+
+    def named(self, part: str, text: str) -> list[str]:
+        """A segment's colour and name, in the row that has room for it."""
+        taken = 13 + _length(text, 11)
+        if not self._rows or (self._x and self._x + taken > self._width):
+            self._x, self._rows = 0.0, self._rows + 1
+        x, y = self._x, 64 + 18 * self._rows
+        self._x += taken + 14
+        return [_rectangle(x, y, 9, 9, part), _text(x + 13, y + 9, text, "small")]
+
+    @property
+    def height(self) -> int:
+        """What the rows take."""
+        return 18 * self._rows + 2 if self._rows else 0
+
+
+def _on_the_card(capacity_bytes: int, lang: str) -> str:
+    return in_language(Sentence("{capacity} on the card", capacity=Size(capacity_bytes)), lang)
+
+
+def memory_curve(curve: Curve, lang: str = SOURCE, width: int = WIDTH) -> str:
     """Peak memory against micro-batch with the card's line and the chosen micro-batch."""
-    left, right, top, bottom = 62, WIDTH - 14, 20, 250
+    left, right, top, bottom = 62, width - 14, 20, 250
     most = max(curve.micro_batches)
     highest = max(max(curve.allocated_bytes), max(curve.reserved_bytes or [0]), curve.capacity_bytes) * 1.05
 
@@ -108,33 +169,43 @@ def memory_curve(curve: Curve) -> str:
     def y(size: float) -> float:
         return bottom - (bottom - top) * size / highest
 
-    shapes = _grid([(y(size), format_bytes(size)) for size in byte_ticks(highest)], left, right)
-    shapes += [_text(x(tick), bottom + 18, f"{tick:,}", "small middle") for tick in count_ticks(most)]
-    shapes.append(_text(right, bottom + 36, "micro-batch size", "small end"))
+    shapes = _grid([(y(size), size_text(size, lang)) for size in byte_ticks(highest)], left, right)
+    shapes += [
+        _text(x(tick), bottom + 18, format_number(tick, lang), "small middle") for tick in count_ticks(most)
+    ]
+    shapes.append(_text(right, bottom + 36, in_language(Sentence("micro-batch size"), lang), "small end"))
+    names = {"curve": Sentence("allocated"), "reserved": Sentence("reserved")}
     for sizes, style in ((curve.allocated_bytes, "curve"), (curve.reserved_bytes, "reserved")):
         if sizes is not None:
             points = " ".join(
                 f"{x(b):.1f},{y(s):.1f}" for b, s in zip(curve.micro_batches, sizes, strict=True)
             )
             shapes.append(_element("polyline", points=points, style=style))
-            name, offset = ("allocated", 15) if style == "curve" else ("reserved", -5)
-            shapes.append(_text(right, y(sizes[-1]) + offset, name, "small end"))
+            offset = 26 if style == "curve" else -5
+            shapes.append(_text(right, y(sizes[-1]) + offset, in_language(names[style], lang), "small end"))
     shapes.append(_path(f"M{left} {bottom}H{right}", "axis"))
     limit = y(curve.capacity_bytes)
     shapes.append(_path(f"M{left} {limit:.1f}H{right}", "limit"))
-    shapes.append(
-        _text(left + 6, limit - 5, f"{format_bytes(curve.capacity_bytes)} on the card", "limit-text small")
+    shapes.append(_text(left + 6, limit - 5, _on_the_card(curve.capacity_bytes, lang), "limit-text small"))
+    known: dict[str, object] = {
+        "first": curve.micro_batches[0],
+        "last": most,
+        "capacity": Size(curve.capacity_bytes),
+    }
+    if curve.chosen not in curve.micro_batches:
+        said = Sentence("Peak memory from micro-batch {first} to {last}; the card has {capacity}.", **known)
+        return _picture(bottom + 44, in_language(said, lang), shapes, width)
+    size = curve.allocated_bytes[list(curve.micro_batches).index(curve.chosen)]
+    label = f"{format_number(curve.chosen, lang)}: {size_text(size, lang)}"
+    offset, style = (-10, "answer-text end") if x(curve.chosen) > width - _LABEL_ROOM else (10, "answer-text")
+    shapes.append(_circle(x(curve.chosen), y(size), 5, "answer"))
+    shapes.append(_text(x(curve.chosen) + offset, y(size) + 16, label, style))
+    said = Sentence(
+        "Peak memory from micro-batch {first} to {last}; the plan has {plan}; the card has {capacity}.",
+        plan=label,
+        **known,
     )
-    said = f"Peak memory from micro-batch {curve.micro_batches[0]} to {most}"
-    if curve.chosen in curve.micro_batches:
-        size = curve.allocated_bytes[list(curve.micro_batches).index(curve.chosen)]
-        label = f"{curve.chosen}: {format_bytes(size)}"
-        at_right = x(curve.chosen) > WIDTH - 150
-        offset, style = (-10, "answer-text end") if at_right else (10, "answer-text")
-        shapes.append(_circle(x(curve.chosen), y(size), 5, "answer"))
-        shapes.append(_text(x(curve.chosen) + offset, y(size) + 16, label, style))
-        said += f"; the plan has {label}"
-    return _picture(bottom + 44, f"{said}; the card has {format_bytes(curve.capacity_bytes)}.", shapes)
+    return _picture(bottom + 44, in_language(said, lang), shapes, width)
 
 
 def pareto_front(front: Sequence[Plan]) -> str:
@@ -195,9 +266,9 @@ def count_ticks(highest: int) -> list[int]:
 # ---- SVG -----------------------------------------------------------------------------------------------------
 
 
-def _picture(height: int, description: str, shapes: Iterable[str]) -> str:
+def _picture(height: int, description: str, shapes: Iterable[str], width: int = WIDTH) -> str:
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="bf" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="bf" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(description)}">' + "".join(shapes) + "</svg>"
     )
 
@@ -208,6 +279,11 @@ def _grid(ticks: Iterable[tuple[float, str]], left: int, right: int) -> list[str
         shapes.append(_path(f"M{left} {y:.1f}H{right}", "grid"))
         shapes.append(_text(left - 6, y + 4, label, "small end"))
     return shapes
+
+
+def _length(text: str, size: int) -> float:
+    """About how long a text is in a font of that size: ideographs are as wide as high, other letters half of it."""
+    return sum(size if east_asian_width(letter) in "WF" else size * 0.54 for letter in text)
 
 
 def _element(name: str, content: str = "", style: str = "", **attributes: str) -> str:

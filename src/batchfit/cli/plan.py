@@ -11,22 +11,19 @@ import click
 
 from batchfit.cli._profiles import profiles_of
 from batchfit.errors import BadInput
-from batchfit.models import find_model
 from batchfit.planning import (
     TOP,
     Comparison,
     Elastic,
-    Kind,
     Plans,
-    Situation,
     answer,
     compare,
-    situate,
 )
+from batchfit.planning.asked import as_data, first_that_fits, situation_of
 from batchfit.planning.rank import SHARDINGS
-from batchfit.planning.rates import parse_rate
 from batchfit.planning.traits import CHECKPOINTING, kind_of
 from batchfit.profile import MemoryProfile
+from batchfit.ready import asked_by, emitted
 
 #: Options that a file of `--from` gives, as pins of the present settings; those typed win.
 _PRESENT = ("micro_batch", "accumulation_steps", "replicas", "sharding", "checkpointing")
@@ -122,7 +119,7 @@ def _run(
         _given(wanted.get("batch"), "--batch"),
         _given(wanted.get("gpu"), "--gpu"),
     )
-    answers = [answer(_situation(profiles, wanted, count), top) for count in gpus]
+    answers = [answer(situation_of(profiles, wanted, count), top) for count in gpus]
     answers = [replace(each, assumptions=(*said, *each.assumptions)) for each in answers]
     comparison = _compared(profiles, wanted, now, gpus[-1], answers[-1]) if asked["present"] else None
     _show(ctx, answers, comparison, model[0], asked)
@@ -133,23 +130,21 @@ def _run(
 def _show(
     ctx: click.Context, answers: list[Plans], comparison: Comparison | None, model: str, asked: dict[str, Any]
 ) -> None:
-    first = next((each for each in answers if each.plans), answers[-1])
-    emitted = _emitted(asked["emit"], first, _name_of(model, first)) if asked["emit"] else None
+    first = first_that_fits(answers)
+    ready = emitted(asked["emit"], first, model) if asked["emit"] else None
     if asked["svg"]:
         _write_pictures(first, Path(asked["svg"]))
     several = Elastic(tuple(answers)) if len(answers) > 1 else None
     if asked["as_json"]:
-        data = (several or first).to_dict()
+        data = as_data(answers, ready)
         if comparison is not None:
             data["present"] = comparison.to_dict()
-        if emitted is not None:
-            data["emitted"] = emitted
         click.echo(json.dumps(data, indent=2))
-    elif emitted is not None:
+    elif ready is not None:
         click.echo(first.sentence, err=True)
-        for note in emitted["notes"]:
+        for note in ready["notes"]:
             click.echo(note, err=True)
-        click.echo(emitted["text"], nl=False)
+        click.echo(ready["text"], nl=False)
     else:
         from batchfit.cli import _plan_text
 
@@ -159,41 +154,12 @@ def _show(
             _plan_text.show(first, ctx.meta["words"], comparison=comparison, curve=asked["curve"])
 
 
-def _situation(
-    profiles: tuple[MemoryProfile, ...], wanted: dict[str, Any], gpus: int, **pinned: Any
-) -> Situation:
-    """What was asked, in the planner's terms."""
-    names = {"most_accumulation": "max_accumulation"}
-    fields = ("seq_len", "micro_batch", "accumulation_steps", "most_accumulation", "replicas", "sharding")
-    kind = Kind(
-        wanted.get("precision"),
-        wanted.get("optimizer"),
-        wanted.get("lora"),
-        wanted.get("quantize"),
-        wanted.get("attention"),
-        wanted.get("trainer"),
-    )
-    given = {name: wanted.get(names.get(name, name)) for name in (*fields, "checkpointing", "headroom")}
-    rate = wanted.get("interconnect")
-    return situate(
-        profiles,
-        kind,
-        batch=wanted["batch"],
-        tolerance=wanted["tolerance"],
-        gpu=wanted["gpu"],
-        gpus=gpus,
-        interconnect=parse_rate(rate) if rate else None,
-        **{**given, **pinned},
-    )
-
-
 # ---- Present settings, and ready ones -----------------------------------------------------------------------
 
 
 def _read_present(path: str, model: tuple[str, ...], gpus: int) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What a framework's file asks, and the model it names where none is typed. Where it leaves the replicas to the
     launcher, they are all the GPUs."""
-    from batchfit.cli._settings import asked_by
     from batchfit.frameworks import read_settings
 
     _, settings = read_settings(Path(path))
@@ -226,7 +192,7 @@ def _compared(
         pins["sharding"] = "ddp"
     pins["checkpointing"] = pins["checkpointing"] or "none"
     pins["accumulation_steps"] = pins["accumulation_steps"] or 1
-    situation = _situation(profiles, wanted, max(gpus, replicas), most_accumulation=None, **pins)
+    situation = situation_of(profiles, wanted, max(gpus, replicas), most_accumulation=None, **pins)
     compared = compare(situation, best)
     target = replace(situation.request.target, samples=best.target.samples)
     return replace(
@@ -234,45 +200,13 @@ def _compared(
     )
 
 
-def _emitted(framework: str, answered: Plans, model: str) -> dict[str, Any]:
-    from batchfit import frameworks
-    from batchfit.cli._settings import settings_of
-
-    if answered.best is None:
-        raise BadInput(
-            "emit", "needs a plan, and nothing fits; without --emit the answer says what to change"
-        )
-    made = frameworks.emit(framework, settings_of(answered.best, model))
-    return {
-        "framework": framework,
-        "filename": made.filename,
-        "text": made.text,
-        "notes": [f"{note.field}: {note.text}" for note in made.notes],
-    }
-
-
-def _name_of(model: str, answered: Plans) -> str:
-    """What a framework loads the model by: its name on the hub where that is known, never a profile's path."""
-    entry = find_model(model)
-    if entry is not None and entry.aliases:
-        return entry.aliases[0]
-    return model if model.startswith("hf:") else answered.model
-
-
 def _write_pictures(answered: Plans, folder: Path) -> None:
     """The memory bar, memory against micro-batch and the Pareto front, each a complete SVG file."""
     from batchfit import charts
 
     folder.mkdir(parents=True, exist_ok=True)
-    shown = answered.best or (answered.nearest[0].plan if answered.nearest else None)
-    pictures = {
-        "memory.svg": charts.memory_bar(shown) if shown else "",
-        "micro-batch.svg": charts.memory_curve(answered.curve) if answered.curve else "",
-        "pareto.svg": charts.pareto_front(answered.front),
-    }
-    for name, picture in pictures.items():
-        if picture:
-            (folder / name).write_text(charts.standalone(picture), encoding="utf-8")
+    for name, picture in charts.pictures_of(answered).items():
+        (folder / f"{name}.svg").write_text(charts.standalone(picture), encoding="utf-8")
 
 
 # ---- Words ---------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from batchfit.planning.sensitivity import Curve, sensitivity
 from batchfit.planning.target import parse_target
 from batchfit.planning.traits import Kind, choose, holding, seq_len_for
 from batchfit.profile import MemoryProfile
+from batchfit.sentences import Rounded, Sentence, Share
 
 __all__ = [
     "Advice",
@@ -182,7 +183,13 @@ def _no_bf16(situation: Situation) -> tuple[str, ...]:
     if gpu.supports_bf16 or not precision.startswith("bf16"):
         return ()
     other = precision.replace("bf16", "fp16")
-    return (f"{gpu.name} does not compute in bf16: train in {other}, which takes as much memory.",)
+    return (
+        Sentence(
+            "{gpu} does not compute in bf16: train in {other}, which takes as much memory.",
+            gpu=gpu.name,
+            other=other,
+        ),
+    )
 
 
 def _fewer(
@@ -196,10 +203,17 @@ def _fewer(
         if found[int(scores.option[index])].replicas == request.gpus:
             slower = float(scores.seconds[index]) / best
             return (
-                f"All {request.gpus:,} GPUs would take {slower:.2f} times as long: communication outweighs them.",
+                Sentence(
+                    "All {gpus} GPUs would take {slower} times as long: communication outweighs them.",
+                    gpus=request.gpus,
+                    slower=Rounded(slower, 2),
+                ),
             )
     return (
-        f"No plan reaches the batch exactly on all {request.gpus:,} GPUs; the nearest ones use them all.",
+        Sentence(
+            "No plan reaches the batch exactly on all {gpus} GPUs; the nearest ones use them all.",
+            gpus=request.gpus,
+        ),
     )
 
 
@@ -241,9 +255,15 @@ def _assumptions(situation: Situation, found: Sequence[Option]) -> tuple[str, ..
     profile = situation.chosen[0]
     said = list(profile.assumptions)
     if not profile.affinity.affine:
-        off = f" (off by {profile.affinity.deviation:.1%})" if profile.affinity.deviation else ""
+        off: str = ""
+        if profile.affinity.deviation:
+            off = Sentence(" (off by {deviation})", deviation=Share(profile.affinity.deviation, 1))
         said.append(
-            f"This model's memory is no straight line in the micro-batch{off}: the headroom has to cover that."
+            Sentence(
+                "This model's memory is no straight line in the micro-batch{off}: the headroom has to "
+                "cover that.",
+                off=off,
+            )
         )
     said += [text for option in found[:1] for text in option.capacity.assumptions]
     return tuple(dict.fromkeys(said))

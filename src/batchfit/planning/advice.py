@@ -12,9 +12,9 @@ from batchfit.planning.request import MOST_GPUS, Request
 from batchfit.planning.result import Advice, Plan
 from batchfit.planning.search import best_first, plans_at, search
 from batchfit.planning.throughput import model_error
-from batchfit.planning.traits import choose, kind_of, seq_len_for
+from batchfit.planning.traits import Kind, choose, kind_of, seq_len_for
 from batchfit.profile import MemoryProfile
-from batchfit.units import format_bytes
+from batchfit.sentences import Rounded, Sentence, Size
 
 #: More GPUs are tried in doublings, up to this many times what there is.
 _DOUBLINGS = 7
@@ -66,7 +66,12 @@ def quicker(situation: Situation, best: Plan) -> tuple[Advice, ...]:
             before = best.time.seconds / best.effective_batch
             gain = before / (plan.time.seconds / plan.effective_batch)
             if gain > 1 + model_error():
-                text = f"Without {advice.options[0]} it would be {gain:.2f} times as fast: {plan}."
+                text = Sentence(
+                    "Without {option} it would be {gain} times as fast: {plan}.",
+                    option=advice.options[0],
+                    gain=Rounded(gain, 2),
+                    plan=plan.summary,
+                )
                 told.append(replace(advice, text=text))
     return tuple(told)
 
@@ -96,7 +101,7 @@ def _unpinned(situation: Situation) -> Iterator[Advice]:
         if plan := situation.best(profiles=chosen, request=freed):
             yield Advice(
                 f"unpin {field}",
-                f"Without {option} {pinned} it {_fits(plan)}: {plan}.",
+                _helps(plan, Sentence("Without {option}", option=f"{option} {pinned}")),
                 (f"{option} {pinned}",),
                 plan,
             )
@@ -108,8 +113,10 @@ def _eight_bit(situation: Situation) -> Iterator[Advice]:
     profiles = [profile for profile in made if profile is not None]
     if profiles and (plan := situation.best(profiles=profiles)):
         saved = situation.chosen[0].states.optimizer_bytes - profiles[0].states.optimizer_bytes
-        smaller = f"{format_bytes(saved)} smaller before sharding"
-        text = f"With an 8-bit AdamW, whose states are {smaller}, it {_fits(plan)}: {plan}."
+        change = Sentence(
+            "With an 8-bit AdamW, whose states are {saved} smaller before sharding,", saved=Size(saved)
+        )
+        text = _helps(plan, change)
         yield Advice("optimizer", text, ("--optimizer adamw-8bit",), plan)
 
 
@@ -132,7 +139,8 @@ def _shorter(situation: Situation) -> Iterator[Advice]:
     length, plan = low * _SEQ_STEP, at(low)
     if plan is None:
         return
-    text = f"At {length:,} tokens instead of {current:,} it {_fits(plan)}: {plan}."
+    change = Sentence("At {length} tokens instead of {current}", length=length, current=current)
+    text = _helps(plan, change)
     yield Advice("seq_len", text, (f"--seq-len {length}",), plan)
 
 
@@ -147,11 +155,10 @@ def _adapters(situation: Situation) -> Iterator[Advice]:
         if plan := situation.best(
             profiles=profiles, request=replace(situation.request, kind=other, checkpointing=None)
         ):
-            where = f" on {other.quantize} weights" if other.quantize else ""
             wanted = [f"--lora {other.lora_rank}"] + (
                 [f"--quantize {other.quantize}"] if other.quantize else []
             )
-            text = f"With LoRA of rank {other.lora_rank}{where} it {_fits(plan)}: {plan}."
+            text = _helps(plan, _lora(other))
             yield Advice("lora" if not other.quantize else "qlora", text, tuple(wanted), plan)
             return
 
@@ -165,7 +172,8 @@ def _more_gpus(situation: Situation) -> Iterator[Advice]:
             return
         more = replace(request, gpus=gpus, replicas=gpus, sharding=None)
         if (plan := situation.best(request=more)) and plan.verdict == "fits":
-            yield Advice("gpus", f"On {gpus:,} GPUs it fits: {plan}.", (f"--gpus {gpus}",), plan)
+            text = _helps(plan, Sentence("On {gpus} GPUs", gpus=gpus))
+            yield Advice("gpus", text, (f"--gpus {gpus}",), plan)
             return
 
 
@@ -189,23 +197,34 @@ def _bigger_card(situation: Situation) -> Iterator[Advice]:
             continue
         asked = replace(request, gpu=gpu)
         if (plan := best_of(on_card(found, asked), asked)) and plan.verdict == "fits":
-            yield Advice(
-                "gpu", f"On {request.gpus} × {gpu.name} it fits: {plan}.", (f"--gpu {gpu.id}",), plan
-            )
+            change = Sentence("On {gpus} × {gpu}", gpus=request.gpus, gpu=gpu.name)
+            yield Advice("gpu", _helps(plan, change), (f"--gpu {gpu.id}",), plan)
             return
 
 
 CHANGES: tuple[Change, ...] = (_unpinned, _eight_bit, _shorter, _adapters, _more_gpus, _bigger_card)
 
 
-def _fits(plan: Plan) -> str:
-    return "fits" if plan.verdict == "fits" else "only just fits"
+def _lora(kind: Kind) -> Sentence:
+    if kind.quantize:
+        return Sentence(
+            "With LoRA of rank {rank} on {quantize} weights", rank=kind.lora_rank, quantize=kind.quantize
+        )
+    return Sentence("With LoRA of rank {rank}", rank=kind.lora_rank)
+
+
+def _helps(plan: Plan, change: Sentence) -> Sentence:
+    """That it fits with a change, and how."""
+    if plan.verdict == "fits":
+        return Sentence("{change} it fits: {plan}.", change=change, plan=plan.summary)
+    return Sentence("{change} it only just fits: {plan}.", change=change, plan=plan.summary)
 
 
 def _nothing_helps(situation: Situation) -> Advice:
     states = situation.chosen[0].states
-    text = (
-        f"No single change makes it fit: weights, gradients and optimizer states alone are "
-        f"{format_bytes(states.total_bytes)} before sharding. Combine several, or take a smaller model."
+    text = Sentence(
+        "No single change makes it fit: weights, gradients and optimizer states alone are {states} before sharding. "
+        "Combine several, or take a smaller model.",
+        states=Size(states.total_bytes),
     )
     return Advice("none", text, ())

@@ -8,6 +8,7 @@ from typing import Literal
 
 from batchfit.errors import BadInput
 from batchfit.gpus import Gpu, load_gpus
+from batchfit.sentences import Sentence, Size
 from batchfit.units import format_bytes, parse_bytes
 
 Verdict = Literal["fits", "tight", "does not fit"]
@@ -15,7 +16,9 @@ Verdict = Literal["fits", "tight", "does not fit"]
 #: Share of the card's memory that is kept free by default. Of predictions for published runs, the ones that were
 #: too low were so by up to 5 % of the card (40 vision models on one card, largest batch that ran).
 HEADROOM_SHARE = Decimal("0.05")
-HEADROOM_REASON = "5 % of the card, which is by how much predictions for published runs were too low at most"
+HEADROOM_REASON = Sentence(
+    "5 % of the card, which is by how much predictions for published runs were too low at most"
+)
 
 #: NCCL keeps buffers of 4 MiB to send and to receive for each of up to 32 channels (NCCL documentation,
 #: NCCL_BUFFSIZE and NCCL_MAX_NCHANNELS; 32 is what it opens over NVSwitch).
@@ -79,8 +82,10 @@ def _context(gpu: Gpu) -> tuple[int, tuple[str, ...]]:
     if gpu.context_bytes is not None:
         return gpu.context_bytes, ()
     largest = max(other.context_bytes or 0 for other in load_gpus())
-    said = (
-        f"no context size is published for {gpu.name}: {format_bytes(largest)}, the largest known, is taken"
+    said = Sentence(
+        "no context size is published for {gpu}: {largest}, the largest known, is taken",
+        gpu=gpu.name,
+        largest=Size(largest),
     )
     return largest, (said,)
 
@@ -105,7 +110,7 @@ def _headroom(asked: str | int | None, total_bytes: int) -> tuple[int, str]:
             total=format_bytes(total_bytes),
             given=repr(asked),
         )
-    return kept, "as asked"
+    return kept, Sentence("as asked")
 
 
 def _share(text: str) -> Decimal:

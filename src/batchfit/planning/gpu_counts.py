@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-from batchfit.planning.result import COLUMNS, Plan, Plans, cells
+from batchfit.planning.result import COLUMNS, Plan, Plans, cells, what_is_trained
+from batchfit.sentences import Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,19 @@ class Elastic:
         return any(answer.plans for answer in self.answers)
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Sentence:
         """The answer in one sentence."""
         first = self.answers[0]
         fitting = [str(answer.gpus) for answer in self.answers if answer.plans]
-        at = f" at {first.seq_len:,} tokens" if first.seq_len else ""
+        asked = {
+            "target": first.target.said,
+            "what": what_is_trained(first.model, first.seq_len),
+            "gpu": first.gpu,
+        }
         if not fitting:
-            return f"{first.target} of {first.model}{at} fit on none of these numbers of {first.gpu}."
-        return f"{first.target} of {first.model}{at} fit on {', '.join(fitting)} × {first.gpu}."
+            return Sentence("{target} of {what} fit on none of these numbers of {gpu}.", **asked)
+        counts = ", ".join(fitting)
+        return Sentence("{target} of {what} fit on {counts} × {gpu}.", counts=counts, **asked)
 
     def to_dict(self) -> dict[str, Any]:
         """The table as data, with the plans and the rest of the smallest count that fits, else of the largest."""
@@ -100,8 +106,13 @@ def _row(answer: Plans) -> ElasticRow:
     if best is not None and best.replicas == answer.gpus:
         return ElasticRow(answer.gpus, best, "")
     if best is not None:
-        return ElasticRow(answer.gpus, best, f"{best.replicas} of {answer.gpus} GPUs are used")
+        return ElasticRow(answer.gpus, best, fewer_used(best.replicas, answer.gpus))
     if answer.nearest:
         closest = min(answer.nearest, key=lambda near: abs(near.plan.drift))
         return ElasticRow(answer.gpus, closest.plan, closest.why)
-    return ElasticRow(answer.gpus, None, "nothing fits")
+    return ElasticRow(answer.gpus, None, Sentence("nothing fits"))
+
+
+def fewer_used(used: int, gpus: int) -> Sentence:
+    """That a plan leaves GPUs idle."""
+    return Sentence("{used} of {gpus} GPUs are used", used=used, gpus=gpus)

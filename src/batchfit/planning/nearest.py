@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from batchfit.planning.options import Option
 from batchfit.planning.request import Request
-from batchfit.planning.result import Nearest
+from batchfit.planning.result import Nearest, Plan
 from batchfit.planning.search import best_first, make_plan, search
 from batchfit.planning.target import LARGEST_BATCH, Target
-from batchfit.units import format_bytes
+from batchfit.sentences import Counted, Sentence, Size
 
 #: Batches tried on each side of the target; only pinned or limited steps can leave the first ones unreachable.
 _TRIES = 50
@@ -32,10 +32,20 @@ def beside(found: Sequence[Option], request: Request) -> tuple[Nearest, ...]:
                 option = on_all[int(scores.option[first])]
                 counts = int(scores.micro_batch[first]), int(scores.accumulation_steps[first])
                 plan = make_plan(option, request, *counts)
-                why = f"{abs(plan.drift):,} samples {side} the target, on {replicas:,} GPUs"
-                nearest.append(Nearest(side, why, plan))
+                nearest.append(Nearest(side, _apart(plan), plan))
                 break
     return tuple(nearest)
+
+
+def _apart(plan: Plan) -> Sentence:
+    """How far a plan's batch is from the target."""
+    apart = {
+        "samples": Counted("{n} sample", "{n} samples", abs(plan.drift)),
+        "gpus": Counted("{n} GPU", "{n} GPUs", plan.replicas),
+    }
+    if plan.drift < 0:
+        return Sentence("{samples} below the target, on {gpus}", **apart)
+    return Sentence("{samples} above the target, on {gpus}", **apart)
 
 
 def _unit(request: Request, replicas: int) -> int:
@@ -85,4 +95,4 @@ def in_memory(found: Sequence[Option], request: Request) -> tuple[Nearest, ...]:
     lacking = smallest.peak_allocated_bytes - smallest.capacity_bytes
     if lacking <= 0:
         return ()
-    return (Nearest("memory", f"{format_bytes(lacking)} too much on each GPU", smallest),)
+    return (Nearest("memory", Sentence("{lacking} too much on each GPU", lacking=Size(lacking)), smallest),)

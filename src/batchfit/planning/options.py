@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from batchfit.errors import BadInput
 from batchfit.planning.envelope import Envelope
 from batchfit.planning.fit import Capacity, capacity
-from batchfit.planning.rates import computes_in, rates
+from batchfit.planning.rates import Rates, computes_in, rates
 from batchfit.planning.request import Request
 from batchfit.planning.throughput import StepClock, clock
 from batchfit.planning.traits import checkpointing_of, seq_len_for
 from batchfit.profile import MemoryProfile
+
+#: Sharded profiles that are kept: those of a few dozen answers, some ten kilobytes each.
+_KEPT = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +38,55 @@ class Option:
 def options(profiles: Sequence[MemoryProfile], request: Request) -> list[Option]:
     """Every option that the request leaves open, most replicas first."""
     found = []
+    speeds = _speeds(profiles, request)
     for replicas in request.replica_counts():
         room = capacity(request.gpu, replicas, request.headroom)
         for profile in profiles:
             seq_len = seq_len_for(profile, request.seq_len)
             for sharding in _shardings(profile, request, replicas):
-                each = sharded(profile, sharding, replicas)
+                each = _sharded_once(_Same(profile), sharding, replicas)
                 found.append(
                     Option(
                         profile,
-                        each,
-                        Envelope(each, seq_len),
+                        each.profile,
+                        _envelope(each, seq_len),
                         sharding,
                         checkpointing_of(profile),
                         replicas,
                         seq_len,
                         room,
-                        _clock(profile, request, sharding, replicas, seq_len),
+                        clock(profile, speeds[computes_in(profile)], sharding, replicas, seq_len),
                     )
                 )
     return found
+
+
+class _Same:
+    """A profile as a key: the same object, since comparing all that it holds would cost more than is saved."""
+
+    __slots__ = ("profile",)
+
+    def __init__(self, profile: MemoryProfile) -> None:
+        self.profile = profile
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.profile is self.profile
+
+    def __hash__(self) -> int:
+        return id(self.profile)
+
+
+@lru_cache(maxsize=_KEPT)
+def _sharded_once(whole: _Same, sharding: str, replicas: int) -> _Same:
+    """The profile of one replica. One answer asks for the same ones again and again: for advice, for other cards, for
+    other numbers of GPUs."""
+    return _Same(sharded(whole.profile, sharding, replicas))
+
+
+@lru_cache(maxsize=_KEPT)
+def _envelope(each: _Same, seq_len: int | None) -> Envelope:
+    """A profile's envelope, kept for the same reason."""
+    return Envelope(each.profile, seq_len)
 
 
 def _shardings(profile: MemoryProfile, request: Request, replicas: int) -> tuple[str, ...]:
@@ -74,11 +107,18 @@ def _shardings(profile: MemoryProfile, request: Request, replicas: int) -> tuple
 
 def on_card(found: Sequence[Option], request: Request) -> list[Option]:
     """The same options on the request's card, where only that differs from the request they were made for."""
+    speeds = _speeds([option.whole for option in found], request)
     return [
         replace(
             option,
             capacity=capacity(request.gpu, option.replicas, request.headroom),
-            clock=_clock(option.whole, request, option.sharding, option.replicas, option.seq_len),
+            clock=clock(
+                option.whole,
+                speeds[computes_in(option.whole)],
+                option.sharding,
+                option.replicas,
+                option.seq_len,
+            ),
         )
         for option in found
     ]
@@ -93,8 +133,9 @@ def sharded(profile: MemoryProfile, sharding: str, replicas: int) -> MemoryProfi
     return shard(profile, named(sharding), replicas)
 
 
-def _clock(
-    profile: MemoryProfile, request: Request, sharding: str, replicas: int, seq_len: int | None
-) -> StepClock | None:
-    speed = rates(request.gpu, computes_in(profile), request.interconnect)
-    return clock(profile, speed, sharding, replicas, seq_len)
+def _speeds(profiles: Sequence[MemoryProfile], request: Request) -> dict[str, Rates | None]:
+    """What the card reaches in each precision that these profiles compute in."""
+    return {
+        precision: rates(request.gpu, precision, request.interconnect)
+        for precision in {computes_in(profile) for profile in profiles}
+    }

@@ -11,6 +11,7 @@ from batchfit.planning.fit import Capacity, Verdict
 from batchfit.planning.sensitivity import Curve
 from batchfit.planning.target import Target
 from batchfit.planning.throughput import StepTime, measured_error, spent
+from batchfit.sentences import Counted, Sentence, Size
 from batchfit.units import format_bytes
 
 
@@ -103,24 +104,36 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        return f"{self.batch} = {self.effective_batch:,} ({self.how}): {self.memory}, {self.verdict}"
+        return str(self.summary)
 
     @property
-    def how(self) -> str:
-        """Sharding and checkpointing in a few words."""
-        words = [] if self.sharding == "none" else [self.sharding]
-        words.append(
-            "no checkpointing" if self.checkpointing == "none" else f"{self.checkpointing} checkpointing"
+    def summary(self) -> Sentence:
+        """The plan in a line: "4 × 8 × 8 = 256 (zero2, no checkpointing): 61.2 GiB allocated, fits"."""
+        return Sentence(
+            "{batch} = {effective} ({how}): {memory}, {verdict}",
+            batch=self.batch,
+            effective=self.effective_batch,
+            how=self.how,
+            memory=self.memory,
+            verdict=VERDICT_NAMES[self.verdict],
         )
-        return ", ".join(words)
 
     @property
-    def memory(self) -> str:
+    def how(self) -> Sentence:
+        """Sharding and checkpointing in a few words."""
+        kind = CHECKPOINTING_NAMES[self.checkpointing]
+        if self.sharding == "none":
+            return kind
+        return Sentence("{sharding}, {checkpointing}", sharding=self.sharding, checkpointing=kind)
+
+    @property
+    def memory(self) -> Sentence:
         """The number and its range: "61.2 GiB allocated, 64.8 GiB reserved"."""
-        text = f"{format_bytes(self.peak_allocated_bytes)} allocated"
-        if self.peak_reserved_bytes is not None:
-            text += f", {format_bytes(self.peak_reserved_bytes)} reserved"
-        return text
+        allocated = Size(self.peak_allocated_bytes)
+        if self.peak_reserved_bytes is None:
+            return Sentence("{allocated} allocated", allocated=allocated)
+        reserved = Size(self.peak_reserved_bytes)
+        return Sentence("{allocated} allocated, {reserved} reserved", allocated=allocated, reserved=reserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,22 +199,44 @@ class Plans:
         return self.plans[0] if self.plans else None
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Sentence:
         """The answer in one sentence."""
-        at = f" at {self.seq_len:,} tokens" if self.seq_len else ""
-        cards = f"{self.gpus} × {self.gpu}"
         best = self.best
-        if best is None:
-            if any(near.plan.verdict != "does not fit" for near in self.nearest):
-                return f"{self.target} of {self.model}{at} cannot be reached exactly on {cards}."
-            return f"{self.target} of {self.model}{at} do not fit on {cards}."
-        unused = "" if best.replicas == self.gpus else f"; {best.replicas} of the {self.gpus} GPUs are used"
-        closely = " only just" if best.verdict == "tight" else ""
-        steps = f"{best.accumulation_steps:,} accumulation step{'s' * (best.accumulation_steps > 1)}"
-        return (
-            f"{best.micro_batch:,} per GPU × {steps} × {best.replicas:,} "
-            f"{'GPU' if best.replicas == 1 else 'GPUs'} = {best.effective_batch:,} samples of {self.model}{at}: "
-            f"{best.memory} of {format_bytes(best.capacity_bytes)}, which{closely} fits{unused}."
+        if best is not None:
+            return self._reached(best)
+        asked = {
+            "target": self.target.said,
+            "what": what_is_trained(self.model, self.seq_len),
+            "cards": f"{self.gpus} × {self.gpu}",
+        }
+        if any(near.plan.verdict != "does not fit" for near in self.nearest):
+            return Sentence("{target} of {what} cannot be reached exactly on {cards}.", **asked)
+        return Sentence("{target} of {what} do not fit on {cards}.", **asked)
+
+    def _reached(self, best: Plan) -> Sentence:
+        unused: str = ""
+        if best.replicas != self.gpus:
+            unused = Sentence("; {used} of the {all} GPUs are used", used=best.replicas, all=self.gpus)
+        parts = {
+            "micro_batch": best.micro_batch,
+            "steps": Counted("{n} accumulation step", "{n} accumulation steps", best.accumulation_steps),
+            "gpus": Counted("{n} GPU", "{n} GPUs", best.replicas),
+            "effective": Counted("{n} sample", "{n} samples", best.effective_batch),
+            "what": what_is_trained(self.model, self.seq_len),
+            "memory": best.memory,
+            "capacity": Size(best.capacity_bytes),
+            "unused": unused,
+        }
+        if best.verdict == "tight":
+            return Sentence(
+                "{micro_batch} per GPU × {steps} × {gpus} = {effective} of {what}: {memory} of {capacity}, "
+                "which only just fits{unused}.",
+                **parts,
+            )
+        return Sentence(
+            "{micro_batch} per GPU × {steps} × {gpus} = {effective} of {what}: {memory} of {capacity}, "
+            "which fits{unused}.",
+            **parts,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -291,10 +326,29 @@ COLUMNS = (
 
 #: What the phases are called for people.
 PHASE_NAMES = {
-    "first_micro": "first micro-batch",
-    "later_micro": "later micro-batches",
-    "optimizer_step": "optimizer step",
+    "first_micro": Sentence("first micro-batch"),
+    "later_micro": Sentence("later micro-batches"),
+    "optimizer_step": Sentence("optimizer step"),
 }
+
+#: What verdicts and kinds of checkpointing are called for people.
+VERDICT_NAMES: dict[str, Sentence] = {
+    "fits": Sentence("fits"),
+    "tight": Sentence("tight"),
+    "does not fit": Sentence("does not fit"),
+}
+CHECKPOINTING_NAMES = {
+    "none": Sentence("no checkpointing"),
+    "selective": Sentence("selective checkpointing"),
+    "full": Sentence("full checkpointing"),
+}
+
+
+def what_is_trained(model: str, seq_len: int | None) -> str:
+    """The model, and how long its samples are: "llama-3.1-8b at 4,096 tokens"."""
+    if not seq_len:
+        return model
+    return Sentence("{model} at {seq_len} tokens", model=model, seq_len=seq_len)
 
 
 def cells(plan: Plan) -> tuple[str, ...]:

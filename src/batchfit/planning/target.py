@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 
 from batchfit.batch import samples_for_tokens
 from batchfit.errors import BadInput
+from batchfit.sentences import Counted, Sentence
 
 _MULTIPLES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
@@ -33,10 +34,16 @@ class Target:
         """Whether only the very number will do."""
         return self.low == self.high
 
-    def __str__(self) -> str:
+    @property
+    def said(self) -> Sentence:
+        """The target in words."""
+        samples = Counted("{n} sample", "{n} samples", self.samples)
         if self.tokens is None:
-            return f"{self.samples:,} samples"
-        return f"{self.samples:,} samples ({self.tokens:,} tokens asked for)"
+            return Sentence("{samples}", samples=samples)
+        return Sentence("{samples} ({tokens} tokens asked for)", samples=samples, tokens=self.tokens)
+
+    def __str__(self) -> str:
+        return str(self.said)
 
 
 def parse_target(batch: int | str, seq_len: int | None = None, tolerance: int | str = 0) -> Target:

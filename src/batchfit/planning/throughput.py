@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchfit.planning.rates import Rates
 from batchfit.profile import MemoryProfile, Polynomial, evaluate
+from batchfit.sentences import Sentence, Share
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,14 +56,26 @@ def model_error() -> float:
     return float(measured_error()["relative"]["median"])
 
 
-def error_sentence() -> str:
+def error_sentence() -> Sentence:
     """How good the model is, in a sentence."""
     relative, absolute = measured_error()["relative"], measured_error()["absolute"]
-    lean = "fast" if absolute["signed_median"] > 0 else "slow"
-    return (
-        f"Times are a model's: between two settings it is off by {relative['median']:.0%} (one in ten: "
-        f"{relative['p90']:.0%} or more) on {relative['count']} published pairs; absolutely it is "
-        f"{abs(absolute['signed_median']):.0%} too {lean} in the median of {absolute['count']} runs"
+    known = {
+        "median": Share(relative["median"]),
+        "p90": Share(relative["p90"]),
+        "pairs": relative["count"],
+        "lean": Share(abs(absolute["signed_median"])),
+        "runs": absolute["count"],
+    }
+    if absolute["signed_median"] > 0:
+        return Sentence(
+            "Times are a model's: between two settings it is off by {median} (one in ten: {p90} or more) on {pairs} "
+            "published pairs; absolutely it is {lean} too fast in the median of {runs} runs",
+            **known,
+        )
+    return Sentence(
+        "Times are a model's: between two settings it is off by {median} (one in ten: {p90} or more) on {pairs} "
+        "published pairs; absolutely it is {lean} too slow in the median of {runs} runs",
+        **known,
     )
 
 

@@ -1,11 +1,14 @@
-"""Between plans and the settings that frameworks' files hold."""
+"""Between plans and the settings that frameworks' files hold: ready files from plans, wishes from files."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from batchfit import frameworks
+from batchfit.errors import BadInput
 from batchfit.gpus import find_gpu
-from batchfit.planning import Plan
+from batchfit.models import find_model
+from batchfit.planning import Plan, Plans
 from batchfit.settings import CHECKPOINTING, OPTIMIZERS, PRECISIONS, QUANTIZE, SHARDING, TrainingSettings
 
 
@@ -53,3 +56,29 @@ def asked_by(settings: TrainingSettings) -> dict[str, Any]:
         "quantize": settings.quantize,
     }
     return {name: value for name, value in said.items() if value is not None}
+
+
+def emitted(framework: str, answered: Plans, model: str) -> dict[str, Any]:
+    """The best plan as a ready file: the framework, the file's name and text, and what it cannot be told as notes.
+
+    `model` is what the person named the model by. Raises BadInput where there is no plan, or no such framework.
+    """
+    if answered.best is None:
+        raise BadInput(
+            "emit", "needs a plan, and nothing fits; without --emit the answer says what to change"
+        )
+    made = frameworks.emit(framework, settings_of(answered.best, _loaded_by(model, answered)))
+    return {
+        "framework": framework,
+        "filename": made.filename,
+        "text": made.text,
+        "notes": [f"{note.field}: {note.text}" for note in made.notes],
+    }
+
+
+def _loaded_by(model: str, answered: Plans) -> str:
+    """What a framework loads the model by: its name on the hub where that is known, never a profile's path."""
+    entry = find_model(model)
+    if entry is not None and entry.aliases:
+        return entry.aliases[0]
+    return model if model.startswith("hf:") else answered.model
