@@ -13,7 +13,7 @@ import ast
 import io
 import string
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from babel.messages.catalog import Catalog, Message
@@ -30,9 +30,9 @@ from batchfit.web.shelf import ANNOUNCED, group_title
 PACKAGE = Path(__file__).parent.parent / "src" / "batchfit"
 LOCALE = PACKAGE / "locale"
 #: The sources whose texts people read in their own language. Other commands speak English.
-SOURCES = ["fields.py", "wording.py", "cli/calc.py", "web/*.py"]
+SOURCES = ["fields.py", "wording.py", "charts.py", "gpus.py", "planning/*.py", "cli/calc.py", "web/*.py"]
 #: Functions whose first argument is a text.
-MARKED = {"_", "text", "translate"}
+MARKED = {"_", "text", "translate", "Sentence"}
 
 #: The header's lines that are left out.
 UNKEPT = tuple(
@@ -56,8 +56,14 @@ def texts() -> list[tuple[Text, str]]:
     """Every text with the file that it stands in, each once, in the order in which it is found."""
     found: dict[Text, str] = {}
     for text, where in [*_in_records(), *_in_templates(), *_in_sources()]:
-        found.setdefault(text, where)
+        if isinstance(text, tuple) or _has_words(text):
+            found.setdefault(text, where)
     return list(found.items())
+
+
+def _has_words(text: str) -> bool:
+    """Whether a text has anything to translate beside what is put in."""
+    return any(letter.isalpha() for part, *_ in string.Formatter().parse(text) for letter in part)
 
 
 def _in_records() -> Iterator[tuple[Text, str]]:
@@ -115,8 +121,11 @@ def _in_sources() -> Iterator[tuple[Text, str]]:
                         yield text, str(file.relative_to(PACKAGE))
 
 
-def _in_call(call: ast.Call, constants: dict[str, list[str]]) -> list[str]:
+def _in_call(call: ast.Call, constants: dict[str, list[str]]) -> Sequence[Text]:
     name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+    if name == "Counted":
+        one, many = (ast.literal_eval(argument) for argument in call.args[:2])
+        return [(one, many)]
     place = {"BadInput": 1}.get(name, 0 if name in MARKED else None)
     if place is None or len(call.args) <= place:
         return []

@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 from batchfit import __version__
 from batchfit.calculator import Calculator
 from batchfit.fields import Field
+from batchfit.web.plan_state import DEFAULTS, NAMES
 from batchfit.web.shelf import group_title
 from batchfit.web.site import Site, translator
 from batchfit.web.state import State
@@ -19,22 +20,23 @@ _JSON = "application/json"
 _DATA = {"Cache-Control": "no-cache", "Access-Control-Allow-Origin": "*"}
 
 
-def _json(value: object, status: int = 200) -> Stored:
+def as_json(value: object, status: int = 200) -> Stored:
+    """A document that any page may read."""
     return Stored((json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode(), _JSON, status, _DATA)
 
 
 def answer(state: State) -> Stored:
     """A calculator's results, as `batchfit calc --json` prints them; or what is wrong, field by field."""
     if state.results is not None:
-        return _json(state.results.as_json(state.calculator))
+        return as_json(state.results.as_json(state.calculator))
     errors = [{"field": name, "message": complaint(wrong, state.lang)} for name, wrong in state.wrong.items()]
-    return _json({"errors": errors}, 400 if state.malformed else 422)
+    return as_json({"errors": errors}, 400 if state.malformed else 422)
 
 
 def shelf(site: Site, lang: str, origin: str) -> Stored:
     """The calculators there are, with their addresses."""
     translate = translator(lang)
-    return _json(
+    return as_json(
         {
             "language": lang,
             "calculators": [
@@ -55,7 +57,7 @@ def shelf(site: Site, lang: str, origin: str) -> Stored:
 def sitemap(site: Site, origin: str) -> Stored:
     """Every page in every language, each with its counterparts in the others."""
     entries = []
-    for slug, updated in [("", None), *((each.slug, each.updated) for each in site.shelf)]:
+    for slug, updated in [("", None), ("plan", None), *((each.slug, each.updated) for each in site.shelf)]:
         alternates = [(lang, f"{origin}/{lang}/{slug}") for lang in site.languages]
         links = "".join(
             f'<xhtml:link rel="alternate" hreflang={quoteattr(lang)} href={quoteattr(url)}/>'
@@ -81,7 +83,7 @@ def robots(origin: str) -> Stored:
 
 def openapi(site: Site, origin: str) -> Stored:
     """The JSON twins, described by OpenAPI 3.1."""
-    return _json(
+    return as_json(
         {
             "openapi": "3.1.0",
             "info": {
@@ -91,7 +93,10 @@ def openapi(site: Site, origin: str) -> Stored:
                 "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             },
             "servers": [{"url": origin}],
-            "paths": {f"/{{lang}}/{each.slug}.json": {"get": _operation(site, each)} for each in site.shelf},
+            "paths": {
+                "/{lang}/plan.json": {"get": _planning(site)},
+                **{f"/{{lang}}/{each.slug}.json": {"get": _operation(site, each)} for each in site.shelf},
+            },
         }
     )
 
@@ -106,23 +111,59 @@ def _operation(site: Site, calculator: Calculator) -> dict[str, Any]:
         "summary": calculator.title,
         "description": description,
         "parameters": [
-            {
-                "name": "lang",
-                "in": "path",
-                "required": True,
-                "description": "The language of messages, and how numbers are read.",
-                "schema": {"type": "string", "enum": list(site.languages)},
-            },
+            _language(site),
             *(_parameter(each) for each in calculator.all_fields),
         ],
         "responses": {
             "200": {"description": "The results.", "content": {_JSON: {"schema": _results(calculator)}}},
-            "400": {
-                "description": "A parameter was repeated, or two exclude each other.",
-                "content": _ERRORS,
+            **_REFUSALS,
+        },
+    }
+
+
+def _language(site: Site) -> dict[str, Any]:
+    return {
+        "name": "lang",
+        "in": "path",
+        "required": True,
+        "description": "The language of messages, and how numbers are read.",
+        "schema": {"type": "string", "enum": list(site.languages)},
+    }
+
+
+def _planning(site: Site) -> dict[str, Any]:
+    """The planner: its fields are the options of `batchfit plan`, which says what each is."""
+    plans = {"type": "array", "items": {"type": "object"}}
+    return {
+        "operationId": "plan",
+        "summary": "Batch planner",
+        "description": "What `batchfit plan --json` prints for the options of the same names.",
+        "parameters": [
+            _language(site),
+            *(
+                {
+                    "name": name,
+                    "in": "query",
+                    "description": f"As `batchfit plan --{name.replace('_', '-')}`.",
+                    "schema": {"type": "string", **({"default": DEFAULTS[name]} if name in DEFAULTS else {})},
+                }
+                for name in NAMES
+            ),
+        ],
+        "responses": {
+            "200": {
+                "description": "The plans, best first; where there are none, what is nearest and what to change.",
+                "content": {
+                    _JSON: {
+                        "schema": {
+                            "type": "object",
+                            "required": ["plans", "nearest", "advice"],
+                            "properties": {"plans": plans, "nearest": plans, "advice": plans},
+                        }
+                    }
+                },
             },
-            "414": {"description": "The query is too long.", "content": _ERRORS},
-            "422": {"description": "A value cannot be used.", "content": _ERRORS},
+            **_REFUSALS,
         },
     }
 
@@ -144,6 +185,13 @@ _ERRORS: dict[str, Any] = {
             },
         }
     }
+}
+
+
+_REFUSALS: dict[str, Any] = {
+    "400": {"description": "A parameter was repeated, or two exclude each other.", "content": _ERRORS},
+    "414": {"description": "The query is too long.", "content": _ERRORS},
+    "422": {"description": "A value cannot be used.", "content": _ERRORS},
 }
 
 
@@ -196,4 +244,4 @@ def _results(calculator: Calculator) -> dict[str, Any]:
 
 def failure(message: str, status: int) -> Stored:
     """What went wrong with a request for data, where it is no field's fault."""
-    return _json({"errors": [{"message": message}]}, status)
+    return as_json({"errors": [{"message": message}]}, status)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from importlib import resources
@@ -18,8 +19,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
 from batchfit.calculator import Calculator
-from batchfit.web import api, pages
+from batchfit.web import api, pages, plan_pages
 from batchfit.web.negotiation import preferred
+from batchfit.web.plan_state import PlanState, read_plan_state
 from batchfit.web.security import Security
 from batchfit.web.shelf import Shelf
 from batchfit.web.site import Site
@@ -45,7 +47,9 @@ def create_app(
     handlers = _Handlers(Site(Shelf(shelf)), public_url)
     handlers.make_pages(handlers.public_url or origin)
     app = Starlette(
-        routes=handlers.routes(), exception_handlers={HTTPException: handlers.failed, 500: handlers.broken}
+        routes=handlers.routes(),
+        exception_handlers={HTTPException: handlers.failed, 500: handlers.broken},
+        lifespan=handlers.running,
     )
     return Security(app, handlers.refused)
 
@@ -74,6 +78,10 @@ class _Handlers:
             Route("/{lang}", self.to_home),
             Route("/{lang}/", self.home),
             Route("/{lang}/index.json", self.home_data),
+            Route("/{lang}/plan", self.plan),
+            Route("/{lang}/plan.json", self.plan_data),
+            Route("/{lang}/plan.csv", self.plan_csv),
+            Route("/{lang}/plan/{name}.svg", self.plan_picture),
             Route("/{lang}/{slug}.json", self.data),
             Route("/{lang}/{slug}", self.calculator),
         ]
@@ -88,6 +96,12 @@ class _Handlers:
                 embed = partial(pages.embed_page, self.site, state, "auto", origin)
                 self._keep(origin, f"/{lang}/{calculator.slug}", page)
                 self._keep(origin, f"/embed/{lang}/{calculator.slug}", embed)
+
+    @asynccontextmanager
+    async def running(self, app: Starlette) -> AsyncIterator[None]:
+        """Reads what requests will want while the first of them come in."""
+        self.site.models.warm()
+        yield
 
     # ---- Pages --------------------------------------------------------------------------------------------
 
@@ -122,6 +136,28 @@ class _Handlers:
             return pages.embed_page(self.site, self._state(request), theme, origin)
 
         return self._page(request, make)
+
+    # Planning takes milliseconds, not microseconds: these run in threads, so that others need not wait.
+
+    def plan(self, request: Request) -> Response:
+        origin = self._origin(request)
+
+        def make() -> Stored:
+            return plan_pages.plan_page(self.site, self._plan_state(request), origin)
+
+        return self._page(request, make)
+
+    def plan_data(self, request: Request) -> Response:
+        return plan_pages.plan_data(self._plan_state(request)).respond(request.headers)
+
+    def plan_csv(self, request: Request) -> Response:
+        return plan_pages.plan_csv(self._plan_state(request)).respond(request.headers)
+
+    def plan_picture(self, request: Request) -> Response:
+        picture = plan_pages.plan_picture(self._plan_state(request), request.path_params["name"])
+        if picture is None:
+            raise HTTPException(404)
+        return picture.respond(request.headers)
 
     # ---- Data ---------------------------------------------------------------------------------------------
 
@@ -199,8 +235,10 @@ class _Handlers:
         calculator = self.site.shelf.calculators.get(request.path_params["slug"])
         if calculator is None:
             raise HTTPException(404)
-        query = parse_qsl(request.url.query, keep_blank_values=True, max_num_fields=None)
-        return read_state(calculator, self._language(request), query)
+        return read_state(calculator, self._language(request), _query(request))
+
+    def _plan_state(self, request: Request) -> PlanState:
+        return read_plan_state(self.site.models, self._language(request), _query(request))
 
     def _language(self, request: Request) -> str:
         lang: str = request.path_params["lang"]
@@ -215,3 +253,7 @@ class _Handlers:
 
     def _origin(self, request: Request) -> str:
         return self.public_url or f"{request.url.scheme}://{request.url.netloc}"
+
+
+def _query(request: Request) -> list[tuple[str, str]]:
+    return parse_qsl(request.url.query, keep_blank_values=True, max_num_fields=None)

@@ -26,7 +26,7 @@ EMBED_CODE = (
 )
 
 # A page may be kept but is asked for anew each time; thanks to its ETag that costs no body.
-_REVALIDATE = {"Cache-Control": "no-cache"}
+REVALIDATE = {"Cache-Control": "no-cache"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def calculator_page(site: Site, state: State, origin: str) -> Stored:
         updated=format_date(calculator.updated, "long", locale=lang.replace("-", "_")),
         group=translator(lang)(group_title(calculator.category)),
     )
-    return Stored(html.encode(), "text/html", state.status, _REVALIDATE)
+    return Stored(html.encode(), "text/html", state.status, REVALIDATE)
 
 
 def embed_page(site: Site, state: State, theme: str, origin: str) -> Stored:
@@ -135,20 +135,27 @@ def embed_page(site: Site, state: State, theme: str, origin: str) -> Stored:
         data=_data(site, instrument, path),
         preload=_scripts(site, calculator, "frame.js"),
     )
-    return Stored(html.encode(), "text/html", state.status, _REVALIDATE)
+    return Stored(html.encode(), "text/html", state.status, REVALIDATE)
 
 
 def home_page(site: Site, lang: str, origin: str) -> Stored:
-    """The shelf of calculators."""
+    """The planner in brief, and the shelf of calculators."""
+    from batchfit.web.plan_pages import shown, usual_state
+
+    planner = shown(site, usual_state(site, lang))
     html = site.render(
         "home.html",
         lang,
         origin=origin,
         path=f"/{lang}/",
+        view=planner["view"],
+        plan_path=planner["path"],
+        query=planner["query"],
+        preload=planner["preload"],
         switch={other: f"/{other}/" for other in site.languages},
         groups=_shelf(site, lang),
     )
-    return Stored(html.encode(), "text/html", headers=_REVALIDATE)
+    return Stored(html.encode(), "text/html", headers=REVALIDATE)
 
 
 def error_page(site: Site, lang: str, status: int) -> Stored:

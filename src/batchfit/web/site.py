@@ -13,18 +13,23 @@ from markupsafe import Markup
 
 from batchfit.emit import to_module
 from batchfit.languages import catalogue, direction, languages
+from batchfit.palette import COLOURS
 from batchfit.web import assets
+from batchfit.web.model_catalogue import ModelCatalogue
 from batchfit.web.prose import Prose, read_prose
 from batchfit.web.shelf import Shelf
 
 
 class Site:
-    """The shelf with all that pages need beside it."""
+    """The shelf with all that pages need beside it: the planner's models, languages, static files, prose."""
 
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
+        self.models = ModelCatalogue()
         self.languages = languages()
-        self.assets = assets.Assets(assets.packaged() | _formula_modules(shelf))
+        self.assets = assets.Assets(
+            assets.packaged() | _formula_modules(shelf) | {"memory.css": _memory_colours()}
+        )
         self.prose: dict[tuple[str, str], Prose] = {
             (slug, lang): read_prose(slug, lang) for slug in shelf.calculators for lang in self.languages
         }
@@ -75,6 +80,11 @@ def as_data(value: object) -> Markup:
 def _own_name(lang: str) -> str:
     name = Locale.parse(lang, sep="-").get_display_name(lang.replace("-", "_")) or lang
     return name[0].upper() + name[1:]
+
+
+def _memory_colours() -> bytes:
+    """The style sheet of memory's colours in pictures of plans: the same as everywhere."""
+    return "".join(f"svg.bf rect.{part}{{fill:{colour}}}" for part, colour in COLOURS.items()).encode()
 
 
 def _formula_modules(shelf: Shelf) -> dict[str, bytes]:

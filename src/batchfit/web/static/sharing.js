@@ -1,5 +1,7 @@
 // Sharing, embedding and printing: what surrounds the calculator in its page.
 
+import "./copy.js";
+
 const find = (selector) => document.querySelector(selector);
 const state = { query: new URL(find("[data-url]").value).search.slice(1), answer: document.title };
 
@@ -25,24 +27,6 @@ document.addEventListener("batchfit:state", (event) => {
   Object.assign(state, event.detail);
   showState();
 });
-
-for (const button of document.querySelectorAll("[data-copy]")) {
-  const label = button.textContent;
-  let back;
-  button.addEventListener("click", async () => {
-    const source = document.getElementById(button.dataset.copy);
-    source.select();
-    try {
-      await navigator.clipboard.writeText(source.value);
-    } catch {
-      document.execCommand("copy"); // where there is no clipboard to write to, as on plain http
-    }
-    button.textContent = button.dataset.done;
-    find("[data-announcement]").textContent = button.dataset.done;
-    clearTimeout(back);
-    back = setTimeout(() => { button.textContent = label; }, 2500);
-  });
-}
 
 const native = find("[data-native]");
 if (navigator.share) {

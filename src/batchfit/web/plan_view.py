@@ -1,0 +1,486 @@
+"""The planner's answer as its template shows it, in the language of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from markupsafe import Markup
+
+from batchfit import charts
+from batchfit.bidi import isolated
+from batchfit.gpus import Gpu, load_gpus
+from batchfit.languages import catalogue
+from batchfit.numbers import format_number
+from batchfit.planning import Advice, Plan
+from batchfit.planning.rank import SHARDINGS
+from batchfit.planning.result import PHASE_NAMES, VERDICT_NAMES
+from batchfit.planning.traits import USUAL_SEQ_LEN, kind_of, seq_len_for
+from batchfit.sentences import Counted, Sentence, Share, Size, in_language, is_translated, percent, size
+from batchfit.web.plan_answer import PlanAnswer
+from batchfit.web.plan_state import PlanState, offered, trained_of
+from batchfit.web.plan_worked import SHARDING_NAMES, Worked, worked
+from batchfit.wording import complaint, signed
+
+#: The widths of pictures: for a phone, and for wider screens.
+NARROW, WIDE = 340, charts.WIDTH
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text, and the language it is in where that is not the page's."""
+
+    text: str
+    lang: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An option of a select."""
+
+    value: str
+    label: str
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of the memory bar, for the table beside it."""
+
+    part: str
+    label: str
+    size: str
+    share: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A plan as a row of a table. `query` leads to it alone; `style` says how well it fits."""
+
+    batch: str
+    effective: str
+    drift: str
+    sharding: str
+    checkpointing: str
+    allocated: str
+    reserved: str
+    free: str
+    verdict: str
+    style: str
+    time: str
+    binds: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class CountRow:
+    """A number of GPUs with the best plan on all of them; `why` where that is not what was asked for."""
+
+    gpus: str
+    query: str
+    here: bool
+    row: Row | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Advice, and where following it leads."""
+
+    text: Text
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card on which it fits."""
+
+    name: str
+    query: str
+
+
+class PlanView:
+    """What the template shows of a state and its answer."""
+
+    def __init__(self, answer: PlanAnswer) -> None:
+        self.answer = answer
+        self.state: PlanState = answer.state
+        self.lang = answer.state.lang
+
+    # ---- The form -----------------------------------------------------------------------------------------
+
+    def typed(self, name: str) -> str:
+        """What stands in a text field."""
+        return self.state.typed.get(name, "")
+
+    def complaint(self, *names: str) -> str:
+        """What is wrong with a field, or one of several that stand together; empty where nothing is."""
+        found = (self.state.wrong.get(name) for name in names)
+        return " ".join(complaint(wrong, self.lang) for wrong in found if wrong)
+
+    @property
+    def elsewhere(self) -> list[str]:
+        """What is wrong with fields that the form does not show."""
+        return [
+            f"{name}: {complaint(wrong, self.lang)}"
+            for name, wrong in self.state.wrong.items()
+            if name not in FORM
+        ]
+
+    @property
+    def pinned(self) -> bool:
+        """Whether one of the further settings is given or wrong, so that they are to be seen."""
+        return any(self.typed(name) or name in self.state.wrong for name in FURTHER)
+
+    @property
+    def models(self) -> dict[str, list[Choice]]:
+        """The models by family."""
+        chosen = self.state.model
+        return {
+            family: [Choice(entry.name, entry.title, entry.name == chosen) for entry in entries]
+            for family, entries in self.state.catalogue.families().items()
+        }
+
+    @property
+    def gpus(self) -> dict[str, list[Choice]]:
+        """The cards by maker and generation, the newest first."""
+        chosen = self.card
+        found: dict[str, list[Choice]] = {}
+        for gpu in sorted(load_gpus(), key=lambda gpu: (_MAKERS.index(gpu.vendor), -gpu.year)):
+            group = gpu.architecture if gpu.vendor in gpu.architecture else f"{gpu.vendor} {gpu.architecture}"
+            found.setdefault(group, []).append(Choice(gpu.id, gpu.name, gpu == chosen))
+        return found
+
+    @cached_property
+    def card(self) -> Gpu | None:
+        """The card asked for; None where there is no such card."""
+        if self.answer.answers:
+            return self.answer.situation.request.gpu
+        typed = self.typed("gpu").lower()
+        return next((gpu for gpu in load_gpus() if typed in (gpu.id, *gpu.aliases)), None)
+
+    @property
+    def unit(self) -> str:
+        """What the batch counts: "samples" or "tokens"."""
+        return "tokens" if self.typed("batch").endswith("tokens") or self._of_tokens else "samples"
+
+    @property
+    def _of_tokens(self) -> bool:
+        return str(self.state.wanted.get("batch", "")).endswith("-tokens")
+
+    @property
+    def batch(self) -> str:
+        """The batch without its unit, which stands beside it."""
+        if "batch" in self.state.wrong:
+            return self.typed("batch")
+        return str(self.state.wanted.get("batch", "")).removesuffix("-tokens")
+
+    def choices(self, name: str) -> list[Choice]:
+        """The values of a trait that the model's profiles have; the first leaves it open."""
+        _ = catalogue(self.lang).text
+        if name == "sharding":
+            values, open_label = [*SHARDINGS], _("any")
+        else:
+            values = offered(self.state, name)
+            open_label = _("any") if name == "checkpointing" else self._usual(name)
+        asked = str(self.state.wanted.get(name, ""))
+        if asked and asked not in values:
+            values.append(asked)
+        return [
+            Choice("", open_label, not asked),
+            *(Choice(each, self._named(name, each), each == asked) for each in values),
+        ]
+
+    def _usual(self, name: str) -> str:
+        """What is planned with where a trait is left open."""
+        chosen = getattr(kind_of(self.answer.situation.chosen[0]), name) if self.answered else None
+        if chosen is None:
+            return catalogue(self.lang).text("as usual")
+        return in_language(Sentence("as usual: {value}", value=chosen), self.lang)
+
+    def _named(self, name: str, value: str) -> str:
+        return in_language(VALUE_NAMES.get(name, {}).get(value, value), self.lang)
+
+    @property
+    def training(self) -> list[Choice]:
+        """What can be trained: all weights, or adapters."""
+        asked = trained_of(self.state.wanted)
+        return [Choice(each, self._training(each), each == asked) for each in offered(self.state, "trained")]
+
+    def _training(self, value: str) -> str:
+        if value == "full":
+            return in_language(Sentence("all weights"), self.lang)
+        quantize, _, rank = value.rpartition("lora")
+        if not quantize:
+            return in_language(Sentence("LoRA, rank {rank}", rank=rank), self.lang)
+        name = quantize.removesuffix("-")
+        return in_language(Sentence("LoRA, rank {rank}, on {quantize}", rank=rank, quantize=name), self.lang)
+
+    @cached_property
+    def lengths(self) -> tuple[int, int] | None:
+        """The shortest and longest sequence that the model's profiles hold for; None where there is no choice."""
+        if not self.state.model:
+            return None
+        profiles = self.state.catalogue.profiles(self.state.model)
+        if self.answered:
+            kind = kind_of(self.answer.situation.chosen[0])
+            profiles = tuple(each for each in profiles if kind_of(each) == kind) or profiles
+        spans = [each.seq_len for each in profiles if each.seq_len is not None]
+        if not spans:
+            return None
+        shortest, longest = min(span.minimum for span in spans), max(span.maximum for span in spans)
+        return (shortest, longest) if shortest < longest else None
+
+    @property
+    def usual_length(self) -> str:
+        """The sequence length that is planned for where none is given."""
+        if not self.state.model:
+            return ""
+        if self.lengths:
+            shortest, longest = self.lengths
+            return str(min(max(USUAL_SEQ_LEN, shortest), longest))
+        length = seq_len_for(self.state.catalogue.profiles(self.state.model)[0], None)
+        return "" if length is None else str(length)
+
+    # ---- The answer ---------------------------------------------------------------------------------------
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is an answer, be it that nothing fits."""
+        return bool(self.answer.answers)
+
+    @property
+    def verdict(self) -> str:
+        """ "fits", "tight" or "none"."""
+        best = self.answer.first.best
+        return "none" if best is None else best.verdict
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        return in_language(self.answer.first.sentence, self.lang)
+
+    @property
+    def headline(self) -> Sequence[tuple[str, str]]:
+        """The best plan's factors with what they are, largest on the page."""
+        best = self.answer.first.best
+        if best is None:
+            return ()
+        _ = catalogue(self.lang).text
+        return (
+            (self.number(best.micro_batch), _("micro-batch")),
+            (self.number(best.accumulation_steps), _("steps")),
+            (self.number(best.replicas), _("GPUs used")),
+        )
+
+    @property
+    def brief(self) -> str:
+        """The best plan's factors alone; empty where nothing fits."""
+        best = self.answer.first.best
+        return isolated(best.batch, self.lang) if best else ""
+
+    @property
+    def effective(self) -> str:
+        """What the factors make."""
+        best = self.answer.first.best
+        if best is None:
+            return ""
+        counted = Counted("{n} sample", "{n} samples", best.effective_batch)
+        return in_language(Sentence("= {samples}", samples=counted), self.lang)
+
+    @property
+    def judgement(self) -> str:
+        """Whether it fits, and how much stays free of the card or is missing."""
+        return in_language(self._judged(self.answer.shown), self.lang)
+
+    def _judged(self, plan: Plan | None) -> Sentence:
+        if plan is None:
+            return Sentence("nothing fits")
+        if plan.verdict == "does not fit":
+            lacking = plan.peak_allocated_bytes - plan.capacity_bytes
+            return Sentence("does not fit: {size} too much on each GPU", size=Size(lacking))
+        if self.answer.first.best is None:
+            return Sentence("not reached exactly: what comes closest fits")
+        if plan.headroom_bytes < 0:
+            return Sentence("only just fits: nothing to spare")
+        share = Share(plan.headroom_bytes / plan.capacity_bytes)
+        if plan.verdict == "tight":
+            return Sentence(
+                "only just fits: {size} ({share}) to spare", size=Size(plan.headroom_bytes), share=share
+            )
+        return Sentence("fits: {size} ({share}) to spare", size=Size(plan.headroom_bytes), share=share)
+
+    @cached_property
+    def bars(self) -> list[tuple[str, Markup]]:
+        """The memory bar on a narrow and on a wide canvas."""
+        plan = self.answer.shown
+        if plan is None:
+            return []
+        return [
+            (name, Markup(charts.memory_bar(plan, self.lang, width)))
+            for name, width in (("narrow", NARROW), ("wide", WIDE))
+        ]
+
+    @cached_property
+    def curves(self) -> list[tuple[str, Markup]]:
+        """Memory against micro-batch on both."""
+        curve = self.answer.first.curve
+        if curve is None:
+            return []
+        return [
+            (name, Markup(charts.memory_curve(curve, self.lang, width)))
+            for name, width in (("narrow", NARROW), ("wide", WIDE))
+        ]
+
+    @property
+    def parts(self) -> list[Part]:
+        """The bar as a table."""
+        plan = self.answer.shown
+        if plan is None:
+            return []
+        return [
+            Part(
+                each.part,
+                in_language(each.label, self.lang),
+                self.size(each.nbytes),
+                percent(each.nbytes / plan.capacity_bytes, self.lang),
+            )
+            for each in charts.segments(plan)
+        ]
+
+    @cached_property
+    def worked(self) -> list[Worked]:
+        """How the numbers of the plan that is drawn come about."""
+        return worked(self.answer, self.lang)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The ranked plans."""
+        return [self._row(plan) for plan in self.answer.first.plans]
+
+    @cached_property
+    def nearest(self) -> list[tuple[Row, str]]:
+        """The nearest plans with the reason that each is named for."""
+        return [
+            (self._row(near.plan), in_language(near.why, self.lang)) for near in self.answer.first.nearest
+        ]
+
+    @property
+    def drifts(self) -> bool:
+        """Whether any plan shown misses the target."""
+        return any(plan.drift for plan in self.answer.first.plans)
+
+    @property
+    def timed(self) -> bool:
+        """Whether times can be told."""
+        best = self.answer.first.best
+        return best is not None and best.relative_step_time is not None
+
+    def _row(self, plan: Plan) -> Row:
+        reserved, time = plan.peak_reserved_bytes, plan.relative_step_time
+        pins = {name: str(getattr(plan, name)) for name in ("micro_batch", "accumulation_steps", "replicas")}
+        return Row(
+            batch=isolated(plan.batch, self.lang),
+            effective=self.number(plan.effective_batch),
+            drift=signed(plan.drift, self.lang),
+            sharding=self._named("sharding", plan.sharding),
+            checkpointing=self._named("checkpointing", plan.checkpointing),
+            allocated=self.size(plan.peak_allocated_bytes),
+            reserved="–" if reserved is None else self.size(reserved),
+            free=self.size(plan.headroom_bytes),
+            verdict=in_language(VERDICT_NAMES[plan.verdict], self.lang),
+            style=plan.verdict.replace(" ", "-"),
+            time="–"
+            if time is None
+            else isolated(format_number(time, self.lang, min_fraction=2, max_fraction=2) + "×", self.lang),
+            binds=in_language(PHASE_NAMES[plan.binding_phase], self.lang),
+            query=self.state.query(
+                **pins, sharding=plan.sharding, checkpointing=plan.checkpointing, gpus=str(self.first_gpus)
+            ),
+        )
+
+    @property
+    def first_gpus(self) -> int:
+        """The number of GPUs of the answer shown in full."""
+        return self.answer.first.gpus
+
+    @cached_property
+    def counts(self) -> list[CountRow]:
+        """The batch on other numbers of GPUs."""
+        return [
+            CountRow(
+                self.number(row.gpus),
+                self.state.query(gpus=str(row.gpus), replicas=None),
+                row.gpus == self.first_gpus,
+                self._row(row.plan) if row.plan else None,
+                in_language(row.why, self.lang),
+            )
+            for row in self.answer.counts
+        ]
+
+    @property
+    def notes(self) -> list[Text]:
+        """What binds, and what is free."""
+        return [self._text(note) for note in self.answer.first.notes]
+
+    @property
+    def assumptions(self) -> list[Text]:
+        """What the numbers take for granted."""
+        return [self._text(text) for text in self.answer.first.assumptions]
+
+    @property
+    def changes(self) -> list[Change]:
+        """What would make it fit, or faster."""
+        return [Change(self._text(each.text), self._following(each)) for each in self.answer.first.advice]
+
+    def _following(self, advice: Advice) -> str:
+        """The state with the advice followed; empty where it is no single option."""
+        changed: dict[str, str | None] = {}
+        for option in advice.options:
+            name, _, value = option.removeprefix("--").partition(" ")
+            changed[name.replace("-", "_")] = None if advice.change.startswith("unpin") else value
+        return self.state.query(**changed) if changed else ""
+
+    @property
+    def cards(self) -> list[tuple[str, list[Card]]]:
+        """The cards on which it fits, by memory."""
+        found: dict[str, list[Card]] = {}
+        for gpu in sorted(self.answer.cards, key=lambda gpu: gpu.marketed_gb):
+            memory = f"{gpu.marketed_gb}\N{NO-BREAK SPACE}GB"
+            found.setdefault(memory, []).append(Card(gpu.name, self.state.query(gpu=gpu.id)))
+        return list(found.items())
+
+    def _text(self, text: str) -> Text:
+        foreign = "" if is_translated(text, self.lang) else "en"
+        return Text(in_language(text, self.lang), foreign)
+
+    # ---- Numbers ------------------------------------------------------------------------------------------
+
+    def number(self, value: float) -> str:
+        """A number as the page's language writes it."""
+        return format_number(value, self.lang)
+
+    def size(self, nbytes: int) -> str:
+        """Bytes as the page's language writes them."""
+        return isolated(size(nbytes, self.lang).replace(" ", "\N{NO-BREAK SPACE}"), self.lang)
+
+
+_MAKERS = ("NVIDIA", "AMD", "Apple", "Intel")
+
+#: Fields of the form; those that few need stand apart.
+FURTHER = ("micro_batch", "accumulation_steps", "replicas", "tolerance", "headroom")
+FORM = (
+    *("model", "gpu", "gpus", "batch", "seq_len", "precision", "optimizer", "checkpointing", "trained"),
+    *("sharding", *FURTHER),
+)
+
+#: What values are called where that is not what is typed.
+VALUE_NAMES: dict[str, dict[str, str]] = {
+    "sharding": SHARDING_NAMES,
+    "checkpointing": {
+        "none": Sentence("none"),
+        "selective": Sentence("selective"),
+        "full": Sentence("full"),
+    },
+}
