@@ -11,7 +11,7 @@ from torch import nn
 
 from batchfit.trace import Lora, Training
 from batchfit.trace.adapters import add_lora
-from batchfit.trace.quantize import prepare_for_training, quantize
+from batchfit.trace.quantize import Linear4bit, prepare_for_training, quantize
 from bench.accuracy.plain_models import PLAIN
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -23,6 +23,8 @@ def training(asked: Mapping[str, Any]) -> Training:
     adapters = asked.get("adapters")
     if asked.get("quantize"):
         quantize(model, asked["quantize"])
+        if asked.get("holds_inputs"):
+            _hold_inputs(model)
     if asked.get("kbit"):
         model = prepare_for_training(model, checkpointing=False)
     if adapters:
@@ -44,11 +46,8 @@ def _model(asked: Mapping[str, Any]) -> nn.Module:
     base = getattr(transformers, config["architectures"][0])
     attention = "eager" if asked.get("attention") == "eager" else "sdpa"
     # "dtype" since transformers 4.56, "torch_dtype" before.
-    name = (
-        "dtype"
-        if "dtype" in inspect.getsource(base._from_config).replace("torch_dtype", "")
-        else "torch_dtype"
-    )
+    release = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+    name = "dtype" if release >= (4, 56) else "torch_dtype"
     with torch.device("meta"):
         made_model: nn.Module = base._from_config(
             made, attn_implementation=attention, **{name: DTYPES[asked["weights"]]}
@@ -78,6 +77,30 @@ def _as_given(model: nn.Module) -> None:
     """The model is trained in the types it comes in: float32 adapters beside 16-bit weights stay what they are."""
     base = type(model)
     model.__class__ = type(base.__name__, (base,), {"to": lambda self, *args, **kwargs: self})
+
+
+def _hold_inputs(model: nn.Module) -> None:
+    """4-bit layers as bitsandbytes had them before 0.43.2: each node of the graph holds its input, which nothing needs,
+    by an attribute, and so until the graph itself is gone (bitsandbytes, pull request 1270)."""
+    for module in model.modules():
+        if isinstance(module, Linear4bit):
+            module.__class__ = _HoldingLinear4bit
+
+
+class _HoldingLinear4bit(Linear4bit):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return _Hold.apply(super().forward(x), x)
+
+
+class _Hold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        ctx.held = x
+        return out.view_as(out)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradients[0], None
 
 
 def _adapted(model: nn.Module, asked: Mapping[str, Any]) -> nn.Module:
@@ -128,7 +151,12 @@ def _mean_of_logits(model: nn.Module, batch: Any) -> Any:
     output = model(**batch)
     output.logits = output.logits.float()
     output["loss"] = output.logits.mean()
+    _named["output"] = output
     return output
+
+
+#: What a notebook keeps by name from one cell to the next.
+_named: dict[str, Any] = {}
 
 
 LOSSES: dict[str, Callable[[nn.Module, Any], Any]] = {"model": _of_model, "mean of logits": _mean_of_logits}

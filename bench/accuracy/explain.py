@@ -16,7 +16,7 @@ def explanation(row: Row, question: Question, answer: Mapping[str, Any], score: 
     """The explanation, in lines."""
     lines = [
         f"{row.id}: {row.family}, {row['model']} ({score.group}; libraries: {score.versions})",
-        f"  published as  {row['mem_raw']} {row['mem_unit']}, {row['metric'] or score.measure}, {row['outcome']}".rstrip(),
+        f"  published as  {row['mem_raw']} {row['mem_unit']}, {row['metric'] or score.measure} {row['outcome']}",
         f"  settings      {json.dumps(dict(question.trace))}",
         f"                micro-batch {question.micro_batch}, {question.accumulation_steps} accumulation steps, "
         f"{question.replicas} replicas, {question.sharding}",

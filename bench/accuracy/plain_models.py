@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 
 class Llama(nn.Module):
-    """torchtitan's Llama 3: rotary embedding in complex float32, keys and values repeated for every query head, norms of
-    PyTorch, and a loss over float32 logits.
+    """torchtitan's Llama 3: rotary embedding in complex float32, keys and values repeated for every query head,
+    PyTorch's norms, and a loss over float32 logits.
 
     Source: pytorch/torchtitan, `models/llama/model.py` and `train.py` (`cross_entropy_loss`), 2024 to 2025.
     """

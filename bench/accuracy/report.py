@@ -21,7 +21,7 @@ _KEPT = [field.name for field in fields(Score) if field.name != "reason"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the table. Errors are absolute values, relative to what was measured; `inside` and `right` are shares."""
+    """A line of the table. Errors are absolute, relative to what was measured; `inside` and `right` are shares."""
 
     family: str
     group: str
@@ -144,7 +144,7 @@ def page(results: dict[str, Any]) -> str:
     without = results["without"]
     return _PAGE.format(
         scored=len(scores),
-        total=len(scores) + sum(count for *_, count in without),
+        unscored=sum(count for *_, count in without),
         versions=versions,
         table=text(table(scores)),
         without="\n".join(f"| {family} | {reason} | {count} |" for family, reason, count in without),
@@ -156,24 +156,25 @@ _PAGE = """\
 
 # How far off batchfit is
 
-Runs that others published, with the memory they measured on real GPUs, against what batchfit says without one. Nothing in
-batchfit is fitted to these figures: a wrong prediction stays in the table until its cause is found.
+Runs that others published, with the memory they measured on real GPUs, against what batchfit says without one. Nothing
+in batchfit is fitted to these figures: a wrong prediction stays in the table until its cause is found.
 
-{scored} of {total} published figures are scored here. The libraries installed were {versions}; a line whose libraries are
-not "today" was traced with the versions of the run's time, PyTorch excepted.
+{scored} figures are scored here; {unscored} more of the same tables are not, for the reasons at the end. The libraries
+installed were {versions}; a line whose libraries are not "today" was traced with the versions of the run's time,
+PyTorch excepted.
 
 - *allocated*: the highest `torch.cuda.memory_allocated` of a step, against the profile's peak.
 - *steady*: what stays allocated between steps.
 - *after forward*, *after backward*: what is allocated at that moment.
 - *reserved*: the highest `torch.cuda.memory_reserved`. batchfit gives an interval, from what is allocated to what the
-  replayed allocator reserves; the error is 0 inside it, else the distance to its nearest end. *inside* is the share that
-  needs no distance.
+  replayed allocator reserves; the error is 0 inside it, else the distance to its nearest end. *inside* is the share of
+  rows with no distance.
 - *device*: a whole device's memory, against the same interval and what the source says the process holds beside it.
-- *fits*, *oom*: runs published to run, or to run out of memory; *right* is the share so judged (a run fits if its allocated
-  peak does; one that failed is called fitting only if what is reserved fits, too).
+- *fits*, *oom*: runs published to run, or to run out of memory; *right* is the share so judged (a run fits if its
+  allocated peak does; one that failed is called fitting only if what is reserved fits, too).
 
-Errors are relative to the published figure; *median* and *90th* percentile are of absolute errors, and the sign of the worst
-row's says whether batchfit was too low.
+Errors are relative to the published figure; *median* and *90th* percentile are of absolute errors, and the worst row's
+sign says whether batchfit was too low.
 
 {table}
 
@@ -183,6 +184,6 @@ row's says whether batchfit was too low.
 | --- | --- | --- |
 {without}
 
-`scripts/accuracy --row ID` explains a row; `scripts/accuracy --data FOLDER` scores rows of your own, in CSV files with the
-columns of `bench/accuracy/data`.
+`scripts/accuracy --row ID` explains a row; `scripts/accuracy --data FOLDER` scores rows of your own, in CSV files with
+the columns of `bench/accuracy/data`.
 """

@@ -23,7 +23,8 @@ class Score:
 
     `low` and `high` are the bytes predicted: the same where one figure is compared, else allocated and reserved (and
     what is beside them). `error` is relative: of the prediction, or of the nearest end of the interval, 0 within it.
-    For rows that only say what fits, `error` is None and `right` the verdict. A row without a prediction has a `reason`.
+    For rows that only say what fits, `error` is None and `right` the verdict. A row without a prediction has a
+    `reason`.
     """
 
     id: str

@@ -23,6 +23,9 @@ _DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 #: The libraries' versions in refs/requirements.txt at a commit.
 _ERAS = {"HEAD": "transformers-4.48", "97fc3c1": "transformers-4.45", "9239802": "transformers-4.45"}
 
+#: Commits of the benchmark before bitsandbytes 0.43.2 (26 July 2024).
+_BITSANDBYTES_0_43_1 = {"8af8fa7", "f1895b7", "8103238", "00febdc", "c3a069c"}
+
 
 def question(row: Row) -> Question:
     """What a row asks; see `bench.accuracy.families`."""
@@ -73,6 +76,8 @@ def _asked(row: Row, framework: str) -> Question:
         trace["adapters"] = {"lora": _lora(row)}
     if quantized:
         trace["quantize"] = "nf4-double"
+        if row["commit_or_version"].split(" ")[0] in _BITSANDBYTES_0_43_1:
+            trace["holds_inputs"] = True
     return Question(
         trace=trace,
         group=_group(row, replicas),

@@ -1,8 +1,8 @@
 """litgpt's resource tables and config hub: weights, adapters, gradients and states in bf16, logits in pieces.
 
 Facts about the runs: Lightning-AI/litgpt, tutorials/resource-tables.md, config_hub and `litgpt/lora.py`. Samples are
-padded to their own longest; the longest of all sets the peak, so rows with a length truncated far below it are exact and
-others nearly.
+padded to their own longest; the longest of all sets the peak, so rows with a length truncated far below it are exact
+and others nearly. Under FSDP gradients are reduced in the last micro-batch alone (`no_backward_sync`).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def question(row: Row) -> Question:
         trace["adapters"] = {"lora": _lora(row, config), "dtype": "bf16"}
     if row["peft"] == "qlora":
         trace["quantize"] = "nf4-double" if "nf4-dq" in row["peft_details"] else "nf4"
+        trace["holds_inputs"] = True  # bitsandbytes was pinned below 0.43
     replicas = row.number("n_gpus") or 1
     return Question(
         trace=trace,
@@ -45,7 +46,7 @@ def question(row: Row) -> Question:
         measure="oom" if row["outcome"] == "OOM" else "allocated",
         micro_batch=needed(row, "micro_batch"),
         accumulation_steps=row.number("grad_accum") or 1,
-        sharding=FSDP() if replicas > 1 else None,
+        sharding=FSDP(gradient_sync=False) if replicas > 1 else None,
         replicas=replicas,
         gpu="a100-40gb" if row["gpu"].startswith("A100") else "a10g",
         assumptions=("transformers' model of the same sizes in the place of litgpt's",),
@@ -55,7 +56,9 @@ def question(row: Row) -> Question:
 def _config(row: Row) -> dict[str, Any]:
     model = row["model"]
     if model.startswith("phi"):
-        return decoder(row, "phi", "PhiForCausalLM", partial_rotary_factor=0.5)
+        return decoder(
+            row, "phi", "PhiForCausalLM", partial_rotary_factor=0.5, hidden_act="gelu_pytorch_tanh"
+        )
     if model.startswith("StableLM"):
         return decoder(row, "gpt_neox", "GPTNeoXForCausalLM", rotary_pct=0.25, use_parallel_residual=True)
     if model.startswith("Falcon"):

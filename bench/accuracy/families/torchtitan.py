@@ -1,8 +1,8 @@
 """torchtitan: Llama under FSDP2 with float32 shards, bf16 computation and float32 reduction.
 
 Facts about the runs: pytorch/torchtitan, `train.py` (the logits are deleted before backward), `parallelisms` and
-train_configs. Selective checkpointing by operation keeps every second matrix product, as batchfit's does. Only its first
-policy, of March 2024, is another one.
+train_configs. Selective checkpointing by operation keeps every second matrix product, as batchfit's does. Only its
+first policy, of March 2024, is another one.
 """
 
 from __future__ import annotations
