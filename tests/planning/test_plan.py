@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchfit.errors import BadInput
+from batchfit.models import load_profiles
 from batchfit.planning import Plan, elastic, plan
 from batchfit.planning.rank import SHARDINGS
 from batchfit.planning.traits import holding
@@ -234,6 +235,15 @@ def test_the_optimizer_step_binds_and_says_what_is_free() -> None:
     assert answer.best.binding_phase == "optimizer_step"
     assert "optimizer step binds" in answer.notes[0]
     assert "no more memory than 1" in answer.notes[0]
+
+
+def test_logits_of_a_range_of_lengths_are_those_of_the_length_asked_for() -> None:
+    answer = plan(load_profiles("llama-3.1-8b"), batch=256, seq_len=4096, gpu="h100-80gb", gpus=8)
+    assert answer.best is not None
+    # The 16-bit logits, and three copies of them: in fp32, as their gradient, and that in 16 bits.
+    logits = answer.best.micro_batch * 4096 * 128256 * (2 + 4 + 4 + 2)
+    (note,) = (str(note) for note in answer.notes if "Logits" in str(note))
+    assert f"Logits are {logits / answer.best.peak_allocated_bytes:.0%} of the peak" in note
 
 
 def test_logits_are_told_where_they_are_much_of_the_peak() -> None:

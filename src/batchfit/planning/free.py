@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from batchfit.planning.options import Option
 from batchfit.planning.result import PHASE_NAMES, Plan
 from batchfit.planning.throughput import model_error
-from batchfit.profile import NO_LIMIT, LedgerEntry
+from batchfit.profile import NO_LIMIT, LedgerEntry, evaluate
 from batchfit.sentences import Rounded, Sentence, Share, Size
 
 #: A part of the peak below this share is not worth a sentence.
@@ -94,14 +94,19 @@ def _peak(option: Option, micro_batch: int, plan: Plan) -> int:
 
 def _logits(plan: Plan, option: Option) -> Iterator[Sentence]:
     """What logits and the loss on them hold, and what a fused cross-entropy, which never makes them, would let fit."""
-    held = [entry for entry in option.profile.ledger if _of_head(entry)]
-    per_sample = sum(entry.bytes_per_sample for entry in held)
+    profile, tokens = option.profile, option.seq_len
+    per_sample = float(sum(entry.bytes_per_sample for entry in profile.ledger if _of_head(entry)))
+    if profile.seq_len and tokens:
+        # The ledger of a range is of its longest samples, and logits are as many as tokens.
+        per_sample *= tokens / profile.seq_len.maximum
     share = per_sample * plan.micro_batch / plan.peak_allocated_bytes
     if plan.binding_phase == "optimizer_step" or share < _WORTH_A_SENTENCE:
         return
-    slope = option.profile.activation_per_sample - per_sample
+    peak = profile.peak(plan.micro_batch, plan.accumulation_steps, tokens)
+    more = evaluate(peak.line.per_sample, tokens)
+    slope = more - per_sample
     room = option.capacity.capacity_bytes - option.capacity.headroom_bytes
-    constant = plan.peak_allocated_bytes - option.profile.activation_per_sample * plan.micro_batch
+    constant = plan.peak_allocated_bytes - more * plan.micro_batch
     if slope > 0 and (room - constant) // slope > plan.micro_batch:
         yield Sentence(
             "Logits are {share} of the peak: a fused cross-entropy would let micro-batch {fitting} fit.",
