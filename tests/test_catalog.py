@@ -129,17 +129,20 @@ def check(profile: MemoryProfile, entry: ModelEntry) -> None:
         assert profile.seq_len.deviation is None or profile.seq_len.deviation < 0.001
 
 
-def test_checkpointing_and_adapters_save_memory() -> None:
+def test_checkpointing_saves_activations_and_adapters_save_states() -> None:
     for entry in load_models():
-        peaks = {
-            (p.settings["precision"], p.settings["lora"] is not None, p.settings["checkpointing"]): p.peak(
-                8, 2, p.seq_len.maximum if p.seq_len else None
-            ).allocated_bytes
+        profiles = {
+            (p.settings["precision"], p.settings["lora"] is not None, p.settings["checkpointing"]): p
             for p in load_profiles(entry.name)
         }
-        for (precision, lora, checkpointing), bytes_ in peaks.items():
-            assert bytes_ <= peaks[precision, lora, "none"], (entry.name, precision, lora, checkpointing)
-            assert bytes_ <= peaks[precision, False, checkpointing] or not lora, entry.name
+        for (precision, lora, checkpointing), profile in profiles.items():
+            longest = profile.seq_len.maximum if profile.seq_len else None
+            kept = profiles[precision, lora, "none"].peak(8, 2, longest).allocated_bytes
+            assert profile.peak(8, 2, longest).allocated_bytes <= kept, (entry.name, precision, lora)
+            # Not their peak: over long samples, adapters' inputs in fp32 can outweigh the states they save.
+            if lora:
+                whole = profiles[precision, False, checkpointing].states
+                assert profile.states.total_bytes < whole.total_bytes, (entry.name, precision, checkpointing)
 
 
 def test_the_profiles_are_small() -> None:
