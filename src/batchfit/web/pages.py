@@ -148,6 +148,7 @@ def home_page(site: Site, lang: str, origin: str) -> Stored:
         lang,
         origin=origin,
         path=f"/{lang}/",
+        form=planner["form"],
         view=planner["view"],
         plan_path=planner["path"],
         query=planner["query"],

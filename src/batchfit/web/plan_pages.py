@@ -9,6 +9,7 @@ from batchfit.errors import BadInput
 from batchfit.web.api import as_json
 from batchfit.web.pages import REVALIDATE, address
 from batchfit.web.plan_answer import PlanAnswer, answer_to
+from batchfit.web.plan_form import PlanForm
 from batchfit.web.plan_state import PlanState, read_plan_state
 from batchfit.web.plan_view import PlanView
 from batchfit.web.site import Site, translator
@@ -24,6 +25,7 @@ def shown(site: Site, state: PlanState) -> dict[str, Any]:
     answer = answer_to(state)
     path = f"/{state.lang}/{SLUG}"
     return {
+        "form": PlanForm(answer),
         "view": PlanView(answer),
         "path": path,
         "query": state.query(),
