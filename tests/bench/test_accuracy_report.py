@@ -1,0 +1,118 @@
+"""Scores, the table made of them, and the page in docs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.accuracy import report
+from bench.accuracy.question import Question
+from bench.accuracy.rows import Row
+from bench.accuracy.scoring import Score, predicted, score
+from bench.accuracy.tracing import Wanted, answers, wanted
+from tests.test_profile import profile
+
+ROW = Row("r1", "some family", {"mem_raw": "1000", "mem_unit": "bytes"})
+
+
+def ask(measure: str = "after_forward", **more: Any) -> Question:
+    return Question(trace={"config": {}}, group="some", measure=measure, micro_batch=2, **more)
+
+
+def moments(nbytes: int) -> dict[str, Any]:
+    return {"moments": {"2": {"after_forward": nbytes}}}
+
+
+def scored(error: float | None, **more: Any) -> Score:
+    return Score("r", "f", "g", "allocated", "today", 1000, 990, 990, error, **more)
+
+
+def test_one_figure_is_off_by_its_distance() -> None:
+    assert score(ROW, ask(), moments(990)).error == pytest.approx(-0.01)
+    assert score(ROW, ask(), moments(1000)).error == 0
+
+
+@pytest.mark.parametrize(("low", "high", "error"), [(900, 1100, 0.0), (1010, 1200, 0.01), (700, 980, -0.02)])
+def test_an_interval_is_off_by_its_nearest_end(
+    monkeypatch: pytest.MonkeyPatch, low: int, high: int, error: float
+) -> None:
+    monkeypatch.setattr("bench.accuracy.scoring.predicted", lambda question, answer: (low, high))
+    assert score(ROW, ask("reserved"), {}).error == pytest.approx(error)
+
+
+def test_steady_memory_has_gradients_only_where_they_are_kept() -> None:
+    answer = {"profile": profile().to_json()}
+    assert predicted(ask("steady"), answer) == (3000, 3000)
+    assert predicted(ask("steady", keeps_gradients=True), answer) == (4000, 4000)
+
+
+def test_a_device_holds_more_than_the_allocator() -> None:
+    answer = {"profile": profile().to_json()}
+    assert predicted(ask("allocated"), answer) == (5000, 5000)
+    assert predicted(ask("device", beside_bytes=50), answer) == (5050, 5050)
+
+
+@pytest.mark.parametrize(("gib", "fits", "out_of_memory"), [(20, True, False), (90, False, True)])
+def test_verdicts(monkeypatch: pytest.MonkeyPatch, gib: int, fits: bool, out_of_memory: bool) -> None:
+    monkeypatch.setattr("bench.accuracy.scoring.predicted", lambda question, answer: (gib * 2**30,) * 2)
+    assert score(ROW, ask("fits", gpu="a100-80gb"), {}).right is fits
+    assert score(ROW, ask("oom", gpu="a100-80gb"), {}).right is out_of_memory
+
+
+def test_a_failed_trace_is_a_reason_without_folders() -> None:
+    found = score(ROW, ask(), {"error": "BadInput: /home/me/lib/site-packages/peft/a.py:3: no"})
+    assert found.reason == "the trace failed: BadInput: site-packages/peft/a.py:3: no"
+    assert found.error is None
+
+
+def test_the_table_counts_rows_with_a_prediction() -> None:
+    errors = [0.01, -0.02, 0.03, -0.5]
+    (line,) = report.table([*map(scored, errors), scored(None, reason="no words for it")])
+    assert (line.n, line.median, line.ninetieth) == (4, pytest.approx(0.025), 0.5)
+    assert (line.worst, line.worst_error) == ("r", -0.5)
+    verdicts = [scored(None, right=right) for right in (True, True, False, True)]
+    assert report.table(verdicts)[0].right == 0.75
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.9, 9), (0.5, 5), (1.0, 10), (0.91, 10)])
+def test_percentiles(share: float, expected: int) -> None:
+    assert report.percentile(range(1, 11), share) == expected
+
+
+def test_the_page_is_what_the_results_say() -> None:
+    assert report.PAGE.read_text(encoding="utf-8") == report.page(report.load())
+
+
+def test_a_stale_page_would_be_noticed() -> None:
+    results = copy.deepcopy(report.load())
+    results["scores"][0][report.load()["columns"].index("error")] = 12.5
+    assert report.page(results) != report.PAGE.read_text(encoding="utf-8")
+
+
+def test_traces_are_asked_for_once() -> None:
+    first, second = ask(), Question({"config": {}}, "other", "reserved", 4)
+    assert wanted([first, second, first]) == [Wanted(first.key, None, (2, 4))]
+
+
+def test_answers_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCHFIT_CACHE", str(tmp_path))
+    trace = Wanted(json.dumps({"config": {}}), None, (2,))
+    traced: list[Wanted] = []
+
+    def run(self: object, traces: list[Wanted]) -> list[tuple[Wanted, dict[str, Any]]]:
+        traced.extend(traces)
+        return [(each, moments(7)) for each in traces]
+
+    monkeypatch.setattr("bench.accuracy.tracing._Workers.run", run)
+    quiet: Callable[[int, int], None] = lambda done, total: None  # noqa: E731
+    for wanted_once in (trace, trace):
+        assert answers([wanted_once], 1, quiet) == {(trace.key, None): moments(7)}
+    assert traced == [trace]
+    further = Wanted(trace.key, None, (2, 8))
+    answers([further], 1, quiet)
+    assert traced == [trace, further]

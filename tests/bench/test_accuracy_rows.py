@@ -1,0 +1,128 @@
+"""Published rows, and the questions that adapters make of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from batchfit.sharding import FSDP
+from bench.accuracy.families import ADAPTERS, figures, question
+from bench.accuracy.question import MEASURES, CannotExpress, Question
+from bench.accuracy.rows import Row, read
+
+ROWS = {row.id: row for row in figures(read())}
+
+
+def asked(row_id: str, **changes: str) -> Question:
+    row = ROWS[row_id]
+    return question(Row(row.id, row.family, {**row.values, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("raw", "unit", "expected"),
+    [
+        ("11267745280", "bytes", 11_267_745_280),
+        ("15116", "MiB", 15116 * 2**20),
+        ("82.4", "GiB", round(82.4 * 2**30)),
+        ("4.82 GB", "GB (1e9)", 4_820_000_000),
+        ("2.478", "1e9", 2_478_000_000),
+        ("", "GiB", None),
+        ("OOM", "GB", None),
+    ],
+)
+def test_figures_in_bytes(raw: str, unit: str, expected: int | None) -> None:
+    assert Row("a", "f", {"mem_raw": raw, "mem_unit": unit}).measured_bytes == expected
+
+
+def test_a_file_without_families_is_one_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("id,mem_raw\nx1,3\n")
+    (tmp_path / "other.csv").write_text("id,source_family\nx2,torchtune\n")
+    (tmp_path / "no_rows.csv").write_text("when,what\n1,2\n")
+    assert [(row.id, row.family) for row in read(tmp_path)] == [("x2", "torchtune"), ("x1", "own")]
+
+
+def test_every_row_has_a_question_or_a_reason() -> None:
+    outcomes: Counter[str] = Counter()
+    for row in ROWS.values():
+        try:
+            ask = question(row)
+        except CannotExpress as reason:
+            assert len(str(reason)) > 10
+            outcomes["reason"] += 1
+            continue
+        outcomes["question"] += 1
+        assert ask.measure in MEASURES
+        assert ask.micro_batch >= 1
+        assert (ask.sharding is None) == (ask.replicas == 1)
+        assert ask.measure not in ("fits", "oom") or ask.gpu
+        assert ask.measure in ("fits", "oom") or row.measured_bytes, row.id
+    assert outcomes["question"] > 1200
+    assert set(outcomes) == {"question", "reason"}
+
+
+def test_every_family_of_the_data_has_an_adapter() -> None:
+    known = {family for adapter in ADAPTERS for family in adapter.FAMILIES}
+    assert {row.family for row in ROWS.values()} <= known
+    with pytest.raises(CannotExpress, match="no adapter for the family elsewhere"):
+        question(Row("x", "elsewhere", {}))
+
+
+def test_a_full_run_on_one_gpu() -> None:
+    ask = asked("FMS0003")
+    assert ask.measure == "steady"
+    assert ask.trace["config"]["model_type"] == "gpt_bigcode"
+    assert ask.trace["seq_len"] == 2048
+    assert "adapters" not in ask.trace
+    assert (ask.micro_batch, ask.sharding, ask.era) == (4, None, "transformers-4.48")
+
+
+def test_sharded_runs_in_mixed_precision_are_kept_in_float32() -> None:
+    row = next(
+        row
+        for row in ROWS.values()
+        if row.family.startswith("fms") and row["n_gpus"] == "2" and row["peft"] == "none"
+        if "bf16=True" in row["precision"] and "framework=none" in row["notes"] and row["outcome"] == "measured"
+        if not row["metric"].startswith("nvidia")
+    )
+    ask = question(row)
+    assert ask.sharding == FSDP(param_dtype="bf16", reduce_dtype="bf16", sharded_dtype="fp32")
+    assert ask.keeps_gradients
+    assert "autocast" not in ask.trace
+
+
+def test_a_notebook_row_has_two_figures() -> None:
+    forward, backward = asked("fsdpqnb-031/forward"), asked("fsdpqnb-031/backward")
+    assert (forward.measure, backward.measure) == ("after_forward", "after_backward")
+    assert forward.key == backward.key
+    assert forward.trace["holds_inputs"]
+    assert ROWS["fsdpqnb-031/backward"].measured_bytes == 2_542_000_000
+
+
+def test_adapters_by_their_experiment_and_by_what_the_result_says() -> None:
+    row = next(r for r in ROWS.values() if "exp=vera/" in r["notes"] and r["metric"].startswith("max"))
+    assert question(row).trace["adapters"]["peft"]["peft_type"] == "VERA"
+    gone = {
+        "peft_details": "peft_type=LORA; r=16; targets=q_proj+o_proj; trainable=; use_dora=True",
+        "notes": "exp=lora/gone; mem fields:",
+    }
+    ask = asked(row.id, **gone)
+    assert ask.trace["adapters"] == {"lora": {"rank": 16, "targets": ["q_proj", "o_proj"], "dora": True}}
+    assert ask.group == "LoRA family"
+
+
+@pytest.mark.parametrize(
+    ("row_id", "changes", "reason"),
+    [
+        ("TTN001", {"tp": "2"}, "tensor parallelism"),
+        ("TTN001", {"compile": "yes"}, "torch.compile"),
+        ("TTN001", {"n_gpus": ""}, "does not say its n_gpus"),
+        ("TTN001", {"act_ckpt": "unstated"}, "does not say what was checkpointed"),
+        ("TUN003", {"seq_len": "alpaca"}, "lengths that are not published"),
+        ("FMS0003", {"notes": "framework=foak-fast-kernels"}, "foak or liger"),
+    ],
+)
+def test_what_cannot_be_expressed_says_why(row_id: str, changes: dict[str, str], reason: str) -> None:
+    with pytest.raises(CannotExpress, match=reason):
+        asked(row_id, **changes)
