@@ -46,8 +46,17 @@ Asked = tuple[Row, Question | str]
               show_default=True, help="The libraries to trace with, where a run's own are known.")  # fmt: skip
 @click.option("--processes", type=click.IntRange(1), default=1, show_default=True, metavar="N",
               help="Traces at a time.")  # fmt: skip
+@click.option(
+    "--cached", is_flag=True, help="Trace nothing; rows that were not traced yet are counted as such."
+)
 def main(
-    sample: int | None, family: str | None, row_id: str | None, data: Path, which: str, processes: int
+    sample: int | None,
+    family: str | None,
+    row_id: str | None,
+    data: Path,
+    which: str,
+    processes: int,
+    cached: bool,
 ) -> None:
     """Score batchfit against published runs: n, median and 90th percentile of the error, and the worst row.
 
@@ -62,7 +71,7 @@ def main(
     asked = _with_versions([_ask(row) for row in rows], which)
     if sample:
         asked = _sampled(asked, sample)
-    scores = _scored(asked, processes, explain=bool(row_id))
+    scores = _scored(asked, 0 if cached else processes, explain=bool(row_id))
     if row_id:
         return
     click.echo(report.text(report.table(scores)))
@@ -126,7 +135,7 @@ def _scored(asked: Sequence[Asked], processes: int, *, explain: bool) -> list[Sc
             if explain:
                 click.echo(f"{row.id} has no prediction: {ask}")
             continue
-        answer = found[ask.key, ask.era]
+        answer = found.get((ask.key, ask.era), {"error": "not traced yet"})
         scores.append(score(row, ask, answer))
         if explain:
             click.echo(explanation(row, ask, answer, scores[-1]))

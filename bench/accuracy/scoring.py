@@ -46,11 +46,11 @@ def score(row: Row, question: Question, answer: Mapping[str, Any]) -> Score:
         row.id, row.family, question.group, question.measure, question.era or "today", row.measured_bytes
     )
     if "error" in answer:
-        return replace(blank, reason=f"the trace failed: {_without_folders(answer['error'])}")
+        return replace(blank, reason=f"no trace: {_without_folders(answer['error'])}")
     try:
         low, high = predicted(question, answer)
-    except BadInput as error:
-        return replace(blank, reason=f"refused: {error}")
+    except BadInput as refusal:
+        return replace(blank, reason=f"refused: {refusal}")
     if question.measure in ("fits", "oom"):
         return _judged(replace(blank, low=low, high=high), question)
     measured = row.measured_bytes

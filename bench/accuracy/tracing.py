@@ -51,7 +51,8 @@ def answers(
     traces: Iterable[Wanted], processes: int, tell: Callable[[int, int], None]
 ) -> dict[tuple[str, str | None], dict[str, Any]]:
     """The answer to each trace, from the cache or from a worker. What is done is kept, so a run that is stopped goes
-    on where it was. `tell` is given how many are done, of how many."""
+    on where it was; with no processes only what is kept is answered. `tell` is given how many are done, of how many.
+    """
     traces = list(traces)
     found: dict[tuple[str, str | None], dict[str, Any]] = {}
     missing = []
@@ -62,6 +63,8 @@ def answers(
         else:
             found[trace.key, trace.era] = kept
     tell(len(found), len(traces))
+    if not processes:
+        return found
     with _Workers(processes) as workers:
         for trace, answer in workers.run(missing):
             _keep(trace, answer)

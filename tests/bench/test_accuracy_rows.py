@@ -49,8 +49,7 @@ def test_every_row_has_a_question_or_a_reason() -> None:
         try:
             ask = question(row)
         except CannotExpress as reason:
-            assert len(str(reason)) > 10
-            outcomes["reason"] += 1
+            outcomes["reason"] += bool(str(reason))
             continue
         outcomes["question"] += 1
         assert ask.measure in MEASURES
@@ -59,7 +58,7 @@ def test_every_row_has_a_question_or_a_reason() -> None:
         assert ask.measure not in ("fits", "oom") or ask.gpu
         assert ask.measure in ("fits", "oom") or row.measured_bytes, row.id
     assert outcomes["question"] > 1200
-    assert set(outcomes) == {"question", "reason"}
+    assert outcomes.total() == len(ROWS)
 
 
 def test_every_family_of_the_data_has_an_adapter() -> None:
@@ -83,7 +82,9 @@ def test_sharded_runs_in_mixed_precision_are_kept_in_float32() -> None:
         row
         for row in ROWS.values()
         if row.family.startswith("fms") and row["n_gpus"] == "2" and row["peft"] == "none"
-        if "bf16=True" in row["precision"] and "framework=none" in row["notes"] and row["outcome"] == "measured"
+        if "bf16=True" in row["precision"]
+        and "framework=none" in row["notes"]
+        and row["outcome"] == "measured"
         if not row["metric"].startswith("nvidia")
     )
     ask = question(row)
