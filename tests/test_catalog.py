@@ -125,17 +125,22 @@ def test_profiles_say_what_their_names_say(entry: ModelEntry) -> None:
 
 def check(profile: MemoryProfile, entry: ModelEntry) -> None:
     assert profile.model.name == entry.name
-    lora = profile.settings["lora"] is not None
-    assert profile.model.parameters - lora * profile.model.trainable_parameters <= entry.parameters
-    assert lora or profile.model.trainable_parameters == profile.model.parameters == entry.parameters
     assert profile.provenance.how == "catalogue"
     assert profile.affinity.affine
     width = 2 if profile.settings["precision"] == "bf16" else 4
-    assert profile.states.weights_bytes >= width * entry.parameters
-    if not lora:
-        assert profile.states.gradients_bytes == profile.states.weights_bytes == width * entry.parameters
+    if profile.settings["lora"] is None:
+        assert profile.model.parameters == entry.parameters
+        assert profile.states.weights_bytes == width * entry.parameters
+        # Whisper's encoder does not learn its positions, and text gives Gemma 3's eyes no gradients.
+        trained = width * profile.model.trainable_parameters
+        assert 0.99 * width * entry.parameters <= trained <= width * entry.parameters
+        assert 0.85 * trained <= profile.states.gradients_bytes <= trained
+    else:
+        assert profile.model.parameters > entry.parameters
+        assert profile.model.trainable_parameters < entry.parameters / 4
+        assert profile.states.weights_bytes > width * entry.parameters
     if profile.seq_len:
-        assert profile.seq_len.deviation is None or profile.seq_len.deviation < 0.001
+        assert profile.seq_len.deviation is None or profile.seq_len.deviation < 0.005
 
 
 def test_checkpointing_saves_activations_and_adapters_save_states() -> None:
