@@ -222,7 +222,9 @@ def _short(where: str) -> str:
         return ""
     path = Path(file)
     here = Path(os.getcwd())
-    shown = path.relative_to(here) if path.is_relative_to(here) else path.name
+    # An environment made inside the project holds libraries, not the person's own code.
+    own = path.is_relative_to(here) and not {"site-packages", "dist-packages"} & {*path.parts}
+    shown = path.relative_to(here) if own else path.name
     return f"{shown}:{line}"
 
 

@@ -283,7 +283,7 @@ class MetaDevice:
         tensors: _Tensors,
     ) -> Any:
         """All that the operation reads is known, so what it gives is: it runs twice, for shapes and for values."""
-        if traits.fresh and not traits.data_dependent and not self._leaves(kwargs):
+        if traits.fresh and not traits.written and not traits.data_dependent and not self._leaves(kwargs):
             made = self._run(func, traits, args, kwargs, tensors)
             # Shapes come first: a mask of all positions against all is large, slow to work out, and not kept.
             if any(there is not None and small(there) for there in _listed(made)):
@@ -296,6 +296,7 @@ class MetaDevice:
             return real
         if traits.data_dependent:
             return _map(self.bring, real)
+        # What writes to its arguments has done so on the values; the same on the shapes.
         return self._run(func, traits, args, kwargs, tensors)
 
     def _real(self, func: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
+from batchfit.errors import BadInput
 from batchfit.models import ModelEntry, Variant, find_model, load_models, load_profiles, variants
 from batchfit.profile import MemoryProfile
 
@@ -56,4 +58,6 @@ class ModelCatalogue:
 
     def _read_all(self) -> Iterator[tuple[MemoryProfile, ...]]:
         for entry in self.entries:
-            yield self.profiles(entry.name)
+            # Nobody has asked yet: what cannot be read is told to whoever asks for it.
+            with suppress(BadInput):
+                yield self.profiles(entry.name)
