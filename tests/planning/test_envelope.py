@@ -42,3 +42,12 @@ def test_nothing_that_grows_has_no_limit(accumulates: bool) -> None:
     )
     assert Envelope(flat, 1024).largest(10**12, accumulates) == NO_LIMIT
     assert Envelope(flat, 1024).largest(10, accumulates) == 0
+
+
+def test_more_bytes_than_64_bits_hold_are_still_more_than_any_card_has() -> None:
+    envelope = Envelope(decoder(SMALL), 16384)
+    micro = np.array([10**9, 10**12])
+    allocated = envelope.allocated(micro, True)
+    reserved = envelope.reserved(micro, allocated, True)
+    assert reserved is not None
+    assert min(*allocated, *reserved) > 10**18

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Counts = NDArray[np.int64]
+    Sizes = NDArray[np.float64]
 
 
 class Envelope:
@@ -56,7 +57,7 @@ class Envelope:
         highest = np.zeros(len(micro_batch))
         for constant, slope in self._of(accumulates):
             np.maximum(highest, constant + slope * micro_batch, out=highest)
-        return np.rint(highest).astype(np.int64)
+        return _whole(highest)
 
     def reserved(self, micro_batch: Counts, allocated: Counts, accumulates: bool) -> Counts | None:
         """The reserved peak in bytes where the profile was replayed through the allocator, else None."""
@@ -65,7 +66,7 @@ class Envelope:
         if not self._profile.reserved:
             return None
         asked, ratios = self._ratios(accumulates)
-        return np.rint(allocated * np.interp(micro_batch, asked, ratios)).astype(np.int64)
+        return _whole(allocated * np.interp(micro_batch, asked, ratios))
 
     def _ratios(self, accumulates: bool) -> tuple[list[int], list[float]]:
         """Reserved over allocated where it was replayed; the profile interpolates between, as `np.interp` does."""
@@ -76,3 +77,14 @@ class Envelope:
             ratios = [(peak.reserved_bytes or peak.allocated_bytes) / peak.allocated_bytes for peak in peaks]
             found = self._known_ratios[accumulates] = asked, ratios
         return found
+
+
+#: More bytes than any GPU has, yet far from where 64-bit whole numbers end: a billion samples of a large model pass it.
+_MOST_BYTES = 2.0**62
+
+
+def _whole(sizes: Sizes) -> Counts:
+    """Bytes rounded to whole ones; what is beyond any memory is held where it still compares as such."""
+    import numpy as np
+
+    return np.rint(np.minimum(sizes, _MOST_BYTES)).astype(np.int64)
