@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from batchfit.formulas.optimizer_state import BLOCK, SCALE_BYTES
 from batchfit.profile import Line, MemoryProfile, Polynomial
 
 #: Two states of one byte for each trained parameter, and for every block of 256 of each a scale of four bytes:
 #: Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (2022), and bitsandbytes' block size since 0.44.
-BYTES_PER_PARAMETER = 2 * (1 + 4 / 256)
+BYTES_PER_PARAMETER = 2 * (1 + SCALE_BYTES / BLOCK)
 
 #: Optimizers with Adam's two states, which is what the 8-bit one replaces.
 REPLACES = ("adamw", "adamw-fused", "adamw-single", "adam")

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-#: Values that share one float32 absmax.
-BLOCK = 256
+from batchfit.formulas.optimizer_state import BLOCK
+
 #: Parameters with fewer elements keep float32 states.
 SMALLEST_8BIT = 4096
 #: States with at least so many elements are paged, in the paged variants.

@@ -12,8 +12,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from batchfit.errors import BadInput
+from batchfit.formulas.optimizer_state import BLOCK
 from batchfit.trace.optimizers.blockwise import (
-    BLOCK,
     SMALLEST_8BIT,
     SMALLEST_PAGED,
     BlockwiseOptimizer,
