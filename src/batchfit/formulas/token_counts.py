@@ -1,0 +1,58 @@
+"""Tokens of a data set, and the steps and passes that they make."""
+
+from __future__ import annotations
+
+import math
+
+#: What a data set's size is known in, as numbers that a formula can tell apart.
+BYTES, WORDS, DOCUMENTS = range(3)
+
+
+def ratio(own_ratio: float, usual_ratio: float) -> float:
+    """The ratio of the person's own tokenizer where known (above 0), else the usual one of the language."""
+    return own_ratio if own_ratio > 0 else usual_ratio
+
+
+def dataset_tokens(
+    measure: int,
+    text: int,
+    words: int,
+    documents: int,
+    words_per_document: float,
+    text_ratio: float,
+    word_ratio: float,
+) -> int:
+    """Tokens of a data set known by its bytes of UTF-8, its words or its documents.
+
+    `text_ratio` is in bytes per token, `word_ratio` in tokens per word.
+    """
+    if measure == BYTES:
+        return round(text / text_ratio)
+    if measure == WORDS:
+        return round(words * word_ratio)
+    return round(documents * words_per_document * word_ratio)
+
+
+def tokens_per_step(effective_batch: int, sequence_length: int) -> int:
+    """Tokens that contribute to one optimizer step, all sequences being full: E·s."""
+    return effective_batch * sequence_length
+
+
+def sequences(dataset_tokens: int, sequence_length: int) -> int:
+    """Sequences that the tokens fill when they are packed end to end, the last one padded."""
+    return math.ceil(dataset_tokens / sequence_length)
+
+
+def training_tokens(dataset_tokens: int, epochs: float) -> int:
+    """Tokens that a run over the data set sees in all, each pass counted."""
+    return round(dataset_tokens * epochs)
+
+
+def optimizer_steps(training_tokens: float, tokens_per_step: int) -> int:
+    """Optimizer steps to see that many tokens, the last one possibly short."""
+    return math.ceil(training_tokens / tokens_per_step)
+
+
+def epochs_for_tokens(token_budget: float, dataset_tokens: float) -> float:
+    """Passes over a data set that make so many training tokens."""
+    return token_budget / dataset_tokens
