@@ -102,9 +102,14 @@ def optimal_tokens(budget: float, optimal_parameters: int) -> int:
     return tokens_within(budget, optimal_parameters)
 
 
-def tokens_per_parameter(optimal_tokens: int, optimal_parameters: int) -> float:
+def tokens_per_parameter(training_tokens: float, parameters: float) -> float:
     """Training tokens for each parameter: D/N."""
-    return optimal_tokens / optimal_parameters
+    return training_tokens / parameters
+
+
+def optimal_tokens_per_parameter(optimal_tokens: int, optimal_parameters: int) -> float:
+    """Training tokens for each parameter of the optimal model."""
+    return tokens_per_parameter(optimal_tokens, optimal_parameters)
 
 
 def budget_that_favours(parameters: float, coefficient: float, exponent: float) -> float:
@@ -124,7 +129,9 @@ def over_training(training_tokens: float, optimal_tokens: float) -> float:
 
 def loss(parameters: float, training_tokens: float) -> float:
     """The loss in nats a token by the replication's fit: L = E + A/N^α + B/D^β."""
-    return LOSS_FLOOR + SIZE_SCALE / parameters**SIZE_EXPONENT + DATA_SCALE / training_tokens**DATA_EXPONENT
+    size_term = SIZE_SCALE / float(parameters**SIZE_EXPONENT)
+    data_term = DATA_SCALE / float(training_tokens**DATA_EXPONENT)
+    return LOSS_FLOOR + size_term + data_term
 
 
 def flops_for_loss(loss: float) -> float:
