@@ -99,6 +99,10 @@ def exponential(x: float) -> float:
     return math.exp(x) - math.exp(-x)
 
 
+def half_cosine(x: float) -> float:
+    return (1 + math.cos(math.pi * x)) / 2
+
+
 def sums(n: int, x: int) -> int:
     even = sum(i * x for i in range(1, n + 1) if i % 2 == 0)
     down = sum(j**2 for j in range(n, 0, -3))

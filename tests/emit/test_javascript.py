@@ -67,6 +67,7 @@ ROUNDED: dict[Callable[..., Any], list[st.SearchStrategy[Any]]] = {
     formulas.roots: [real],
     formulas.share: [real, real],
     formulas.exponential: [st.floats(-800, 800)],
+    formulas.half_cosine: [st.floats(-4, 4)],
 }
 
 

@@ -48,6 +48,7 @@ def in_gigabytes(name: str | None, value: float) -> Quantity:
         (formulas.extremes, "R = max(x, y, z) − min(x, y) · |min(z, −z)|"),
         (formulas.roots, "R = √(x) · log_2(x) + ln(x) + log_10(x) + log_3(x)"),
         (formulas.exponential, "R = e^x − e^(−x)"),
+        (formulas.half_cosine, "R = (1 + cos(π · x)) / 2"),
         (formulas.total, "R = (∑(i = 1, i mod 2 = 0 … n) i · x) + (∑(j = 0 … n − 1) (j + 1))"),
         (formulas.constants, "R = x · 512 · 0.25 + π"),
         (formulas.uses_pair, "R = ⌊x / y⌋ + x / 2 · ⌊y / x⌋"),

@@ -6,6 +6,7 @@ without is a letter: so the formula and its worked example are the same layout o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -147,7 +148,7 @@ _CASES, _OR, _AND, _NOT, _SERIES, _COMPARISON, _MOD, _SUM, _PRODUCT, _POWER, _AT
 
 _SIGNS = {"+": "+", "-": "−", "*": "⋅", "==": "=", "!=": "≠", "<": "<", "<=": "≤", ">": ">", ">=": "≥"}
 _FENCES = {"floor": ("⌊", "⌋"), "ceil": ("⌈", "⌉"), "abs": ("|", "|")}
-_NAMES = {"min": "min", "max": "max", "round": "round", "trunc": "trunc", "log": "ln"}
+_NAMES = {"min": "min", "max": "max", "round": "round", "trunc": "trunc", "log": "ln", "cos": "cos"}
 
 
 def letter(symbol: Symbol) -> Letter:
@@ -178,6 +179,8 @@ class Notation:
     def _lay(self, value: Expression) -> tuple[Layout, int]:
         """The layout of an expression, and how tightly it holds together."""
         match value:
+            case tree.Number(value=math.pi):
+                return Letter("π"), _ATOM
             case tree.Number(value=number, name=name):
                 named = name is not None and name in self.symbols
                 return (letter(self.symbols[str(name)]), _ATOM) if named else self._figure(name, number)

@@ -34,6 +34,7 @@ FUNCTIONS: dict[Callable[..., Any], tuple[str, int, int]] = {
     math.trunc: ("trunc", 1, 1),
     math.sqrt: ("sqrt", 1, 1),
     math.exp: ("exp", 1, 1),
+    math.cos: ("cos", 1, 1),
     math.log: ("log", 1, 2),
     math.log2: ("log2", 1, 1),
     math.log10: ("log10", 1, 1),

@@ -116,6 +116,10 @@ export function exp(a) {
   return result;
 }
 
+export function cos(a) {
+  return Math.cos(finite(a));
+}
+
 function positive(a) {
   if (a <= 0) throw new FormulaError("the logarithm of a number that is not positive");
   return a;
