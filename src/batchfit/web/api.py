@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 from batchfit import __version__
 from batchfit.calculator import Calculator
 from batchfit.fields import Field
+from batchfit.web.feedback import ANSWERS, LONGEST_TEXT
 from batchfit.web.plan_state import DEFAULTS, NAMES
 from batchfit.web.shelf import group_title
 from batchfit.web.site import Site, translator
@@ -96,6 +97,7 @@ def openapi(site: Site, origin: str) -> Stored:
             "paths": {
                 "/{lang}/plan.json": {"get": _planning(site)},
                 **{f"/{{lang}}/{each.slug}.json": {"get": _operation(site, each)} for each in site.shelf},
+                **({"/{lang}/feedback.json": {"post": _feedback(site)}} if site.feedback_pages else {}),
             },
         }
     )
@@ -164,6 +166,45 @@ def _planning(site: Site) -> dict[str, Any]:
                 },
             },
             **_REFUSALS,
+        },
+    }
+
+
+def _feedback(site: Site) -> dict[str, Any]:
+    """Feedback on a page; what the answer's statuses mean."""
+    properties = {
+        "helpful": {"enum": list(ANSWERS)},
+        "page": {"enum": sorted(site.feedback_pages)},
+        "text": {"type": "string", "description": f"At most {LONGEST_TEXT} characters."},
+        "inputs": {"type": "string", "description": "The query of the page's address, if the person agrees."},
+        "id": {"type": "string", "format": "uuid", "description": "Makes sending it twice the same as once."},
+    }
+    body = {
+        "type": "object",
+        "properties": properties,
+        "required": ["helpful", "page"],
+        "additionalProperties": False,
+    }
+    kept = {"type": "object", "properties": {"id": {"type": "string", "format": "uuid"}}, "required": ["id"]}
+    return {
+        "operationId": "feedback",
+        "summary": "Say whether a page helped",
+        "description": "Only pages of this site may send it from browsers.",
+        "parameters": [_language(site)],
+        "requestBody": {"required": True, "content": {_JSON: {"schema": body}}},
+        "responses": {
+            "201": {"description": "It is kept, on disk.", "content": {_JSON: {"schema": kept}}},
+            "400": {"description": "The body is no JSON object.", "content": _ERRORS},
+            "403": {"description": "It was sent from another site's page.", "content": _ERRORS},
+            "408": {"description": "The body took too long to arrive.", "content": _ERRORS},
+            "413": {"description": "The body is too large.", "content": _ERRORS},
+            "415": {"description": "The body is not application/json.", "content": _ERRORS},
+            "422": {"description": "A field cannot be used.", "content": _ERRORS},
+            "429": {
+                "description": "Too much feedback from one address; Retry-After says when.",
+                "content": _ERRORS,
+            },
+            "503": {"description": "The database is away; Retry-After says when.", "content": _ERRORS},
         },
     }
 
@@ -240,6 +281,11 @@ def _results(calculator: Calculator) -> dict[str, Any]:
             "outputs": outputs,
         },
     }
+
+
+def health(database: str) -> Stored:
+    """How the app is; `database` is "ok", "away" or "off"."""
+    return as_json({"status": "ok", "version": __version__, "database": database})
 
 
 def failure(message: str, status: int) -> Stored:

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from http import HTTPStatus
 from importlib import resources
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -19,17 +19,27 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
 from batchfit.calculator import Calculator
+from batchfit.sentences import in_language
 from batchfit.web import api, pages, plan_pages
-from batchfit.web.negotiation import preferred
+from batchfit.web.feedback_pages import FeedbackPages
+from batchfit.web.limits import Limited
+from batchfit.web.negotiation import language_in_path, preferred
 from batchfit.web.plan_state import PlanState, read_plan_state
+from batchfit.web.refusals import refusal_for
 from batchfit.web.security import Security
 from batchfit.web.shelf import Shelf
 from batchfit.web.site import Site
 from batchfit.web.state import State, read_state
 from batchfit.web.stored import Stored
 
+if TYPE_CHECKING:
+    from batchfit.web.limits import Rates
+    from batchfit.web.store import Store
+
 #: Names of the app whose pages are kept: it has one or two, and whoever makes up others gains nothing by it.
 _ORIGINS = 4
+#: Pages about errors that are kept, by language, status and minutes to wait.
+_ERROR_PAGES = 100
 
 
 def create_app(
@@ -37,27 +47,38 @@ def create_app(
     *,
     public_url: str | None = None,
     origin: str = "http://127.0.0.1:8000",
+    feedback: Store | None = None,
+    rates: Rates | None = None,
 ) -> ASGIApp:
     """The app that serves a shelf of calculators, by default every one there is.
 
     `public_url` ("https://example.org") is where people reach it: canonical addresses and shared links start with
     it. Without it they start with what each request was sent to; then `origin` is where most are expected. Its
     pages are made at start, those of others when first asked for.
+
+    Pages ask whether they helped where there is a store to keep the `feedback` in; it is closed with the app.
+    `rates` limit how much each address may ask for.
     """
-    handlers = _Handlers(Site(Shelf(shelf)), public_url)
+    handlers = _Handlers(Site(Shelf(shelf), feedback=feedback is not None), public_url, feedback, rates)
     handlers.make_pages(handlers.public_url or origin)
     app = Starlette(
         routes=handlers.routes(),
         exception_handlers={HTTPException: handlers.failed, 500: handlers.broken},
         lifespan=handlers.running,
     )
-    return Security(app, handlers.refused)
+    limited = Limited(app, rates, handlers.refused) if rates else app
+    return Security(limited, handlers.refused, public_url)
 
 
 class _Handlers:
-    def __init__(self, site: Site, public_url: str | None) -> None:
+    def __init__(
+        self, site: Site, public_url: str | None, feedback: Store | None, rates: Rates | None
+    ) -> None:
         self.site = site
         self.public_url = public_url.rstrip("/") if public_url else None
+        self.feedback = feedback
+        self.feedback_pages = FeedbackPages(site, feedback, rates) if feedback else None
+        self._refused: OrderedDict[tuple[str, int, int], Stored] = OrderedDict()
         self._kept: OrderedDict[str, dict[str, Stored]] = OrderedDict()
         script = resources.files("batchfit.web").joinpath("static", "embed.js").read_bytes()
         # Other people's pages name it by this address for years, so it is not kept for ever.
@@ -69,6 +90,7 @@ class _Handlers:
         return [
             Route("/", self.root),
             Route("/healthz", self.health),
+            Route("/healthz.json", self.health_data),
             Route("/robots.txt", self.robots),
             Route("/sitemap.xml", self.sitemap),
             Route("/openapi.json", self.openapi),
@@ -78,6 +100,7 @@ class _Handlers:
             Route("/{lang}", self.to_home),
             Route("/{lang}/", self.home),
             Route("/{lang}/index.json", self.home_data),
+            *(self.feedback_pages.routes() if self.feedback_pages else ()),
             Route("/{lang}/plan", self.plan),
             Route("/{lang}/plan.json", self.plan_data),
             Route("/{lang}/plan.csv", self.plan_csv),
@@ -102,6 +125,8 @@ class _Handlers:
         """Reads what requests will want while the first of them come in."""
         self.site.models.warm()
         yield
+        if self.feedback:
+            self.feedback.close()
 
     # ---- Pages --------------------------------------------------------------------------------------------
 
@@ -177,7 +202,15 @@ class _Handlers:
         return api.robots(self._origin(request)).respond(request.headers)
 
     async def health(self, request: Request) -> Response:
+        """Pages are served, whatever the database does."""
         return PlainTextResponse("ok\n", headers={"Cache-Control": "no-store"})
+
+    async def health_data(self, request: Request) -> Response:
+        """The same with what else there is to know: the release, and whether feedback can be kept."""
+        database = "off" if self.feedback is None else "ok" if await self.feedback.reachable() else "away"
+        response = api.health(database).respond(request.headers)
+        response.headers["Cache-Control"] = "no-store"
+        return response
 
     async def static(self, request: Request) -> Response:
         stored = self.site.assets.get(request.path_params["name"])
@@ -202,17 +235,33 @@ class _Handlers:
         """A fault of ours."""
         return self.refused(request.scope, 500)
 
-    def refused(self, scope: Scope, status: int) -> Response:
+    def refused(self, scope: Scope, status: int, wait: int = 0) -> Response:
+        """What is said with a status; `wait` are the seconds after which to ask again."""
         headers, path = Headers(scope=scope), scope["path"]
-        if path.endswith(".json"):
-            return api.failure(HTTPStatus(status).phrase, status).respond(headers)
         parts = path.removeprefix("/embed").split("/")
         lang = (
             parts[1]
             if len(parts) > 1 and parts[1] in self.site.languages
             else self._language_of(headers, None)
         )
-        return pages.error_page(self.site, lang, status).respond(headers)
+        if path.endswith(".json"):
+            made = api.failure(in_language(refusal_for(status, wait).title, lang), status)
+        else:
+            made = self._error_page(lang, status, -(-wait // 60))
+        response = made.respond(headers)
+        if wait:
+            response.headers["Retry-After"] = str(wait)
+        return response
+
+    def _error_page(self, lang: str, status: int, minutes: int) -> Stored:
+        """Kept, so that turning requests away costs less than answering them."""
+        key = (lang, status, minutes)
+        if key not in self._refused:
+            refusal = refusal_for(status, minutes * 60)
+            self._refused[key] = pages.error_page(self.site, lang, status, refusal)
+            if len(self._refused) > _ERROR_PAGES:
+                self._refused.popitem(last=False)
+        return self._refused[key]
 
     # ---- What a request asks for ------------------------------------------------------------------------------
 
@@ -241,10 +290,7 @@ class _Handlers:
         return read_plan_state(self.site.models, self._language(request), _query(request))
 
     def _language(self, request: Request) -> str:
-        lang: str = request.path_params["lang"]
-        if lang not in self.site.languages:
-            raise HTTPException(404)
-        return lang
+        return language_in_path(request, self.site.languages)
 
     def _language_of(self, headers: Headers, chosen: str | None) -> str:
         if chosen in self.site.languages:

@@ -1,4 +1,4 @@
-"""Which of our languages a browser's Accept-Language asks for."""
+"""Which of our languages a request asks for: by its path, or by the browser's Accept-Language."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from babel.core import get_global
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 
 def preferred(accept_language: str, available: Sequence[str]) -> str:
@@ -28,6 +30,14 @@ def preferred(accept_language: str, available: Sequence[str]) -> str:
         if same:
             return next((ours for ours in same if _likely(ours)[1] == script), same[0])
     return available[0]
+
+
+def language_in_path(request: Request, available: Sequence[str]) -> str:
+    """The language that stands first in a path. Raises HTTPException 404 where it is none of ours."""
+    lang: str = request.path_params["lang"]
+    if lang not in available:
+        raise HTTPException(404)
+    return lang
 
 
 @lru_cache(maxsize=256)

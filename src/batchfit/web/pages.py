@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from http import HTTPStatus
 from urllib.parse import quote
 
 from babel.dates import format_date
 from markupsafe import Markup, escape
 
 from batchfit.calculator import Calculator
+from batchfit.sentences import in_language
 from batchfit.web.formulas import shown
 from batchfit.web.instrument import Instrument
+from batchfit.web.refusals import Refusal
 from batchfit.web.shelf import Announced, group_title
 from batchfit.web.site import Site, as_data, formulas_file, translator
 from batchfit.web.state import State
@@ -159,13 +160,14 @@ def home_page(site: Site, lang: str, origin: str) -> Stored:
     return Stored(html.encode(), "text/html", headers=REVALIDATE)
 
 
-def error_page(site: Site, lang: str, status: int) -> Stored:
+def error_page(site: Site, lang: str, status: int, refusal: Refusal) -> Stored:
     """What is said where there is no page to show, in the person's language."""
     html = site.render(
         "error.html",
         lang,
         status=status,
-        phrase=HTTPStatus(status).phrase,
+        title=in_language(refusal.title, lang),
+        advice=in_language(refusal.advice, lang),
         switch={other: f"/{other}/" for other in site.languages},
         groups=_shelf(site, lang),
     )

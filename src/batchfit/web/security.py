@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from batchfit.web.bodies import LARGEST_BODY
 from batchfit.web.state import LONGEST_QUERY
 
 #: The only paths that other sites may frame.
@@ -60,12 +62,16 @@ def _headers(framed: bool, shared: bool) -> list[tuple[bytes, bytes]]:
 
 
 class Security:
-    """Adds the headers, and turns away requests that no page of ours makes: with a query beyond the limit (414), or
-    without a usable host (400). `refuse` makes the response to those."""
+    """Adds the headers, and turns away requests that no page of ours makes: with a query (414) or a body (413) beyond
+    the limit, without a usable host (400), sent by another site's page (403). `refuse` makes the response to those;
+    `public_url` is where people reach the app, if that is not what requests are sent to."""
 
-    def __init__(self, app: ASGIApp, refuse: Callable[[Scope, int], Response]) -> None:
+    def __init__(
+        self, app: ASGIApp, refuse: Callable[[Scope, int], Response], public_url: str | None = None
+    ) -> None:
         self._app = app
         self._refuse = refuse
+        self._public_host = urlsplit(public_url).netloc if public_url else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -78,14 +84,46 @@ class Security:
                 message["headers"] = [*message["headers"], *headers]
             await send(message)
 
-        status = refusal(scope)
-        app = self._app if status is None else self._refuse(scope, status)
+        status = self._refusal(scope)
+        app = self._app if status is None else self._refused(scope, status)
         await app(scope, receive, send_with_headers)
 
+    def _refusal(self, scope: Scope) -> int | None:
+        """The status with which a request is turned away, None where it is not."""
+        if len(scope["query_string"]) > LONGEST_QUERY:
+            return 414
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not _HOST.fullmatch(host):
+            return 400
+        if scope["method"] not in _SAFE and crosses_sites(headers, {host, self._public_host}):
+            return 403
+        length = headers.get("content-length", "0")
+        if not length.isdecimal():
+            return 400
+        return 413 if len(length) > 12 or int(length) > LARGEST_BODY else None
 
-def refusal(scope: Scope) -> int | None:
-    """The status with which a request is turned away, None where it is not."""
-    if len(scope["query_string"]) > LONGEST_QUERY:
-        return 414
-    host = Headers(scope=scope).get("host", "")
-    return None if _HOST.fullmatch(host) else 400
+    def _refused(self, scope: Scope, status: int) -> Response:
+        response = self._refuse(scope, status)
+        if status == 413:
+            response.headers["Connection"] = "close"  # rather than read it all to come to the next request
+        return response
+
+
+#: What changes nothing, and so may be asked for from anywhere.
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+def crosses_sites(headers: Headers, own: Collection[str | None]) -> bool:
+    """Whether another site's page sent a request, as browsers tell: by Sec-Fetch-Site, or by Origin where they do not
+    send that (over plain http). `own` are the hosts that are us. What has neither was not sent by a browser's page.
+
+    A frame of /embed is a page of ours, wherever it stands; one that is sandboxed is nobody's, with Origin "null".
+    """
+    fetched = headers.get("sec-fetch-site")
+    if fetched in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    if origin is None:
+        return fetched is not None
+    return origin.partition("://")[2] not in own

@@ -13,8 +13,10 @@ from markupsafe import Markup
 
 from batchfit.emit import to_module
 from batchfit.languages import catalogue, direction, languages
+from batchfit.numbers import format_number
 from batchfit.palette import COLOURS
 from batchfit.web import assets
+from batchfit.web.feedback import LONGEST_TEXT
 from batchfit.web.model_catalogue import ModelCatalogue
 from batchfit.web.prose import Prose, read_prose
 from batchfit.web.shelf import Shelf
@@ -23,8 +25,10 @@ from batchfit.web.shelf import Shelf
 class Site:
     """The shelf with all that pages need beside it: the planner's models, languages, static files, prose."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: Shelf, *, feedback: bool = False) -> None:
         self.shelf = shelf
+        #: The names of the pages that ask whether they helped; "home" is each language's first one.
+        self.feedback_pages = frozenset({"home", "plan", *shelf.calculators} if feedback else ())
         self.models = ModelCatalogue()
         self.languages = languages()
         self.assets = assets.Assets(
@@ -41,6 +45,8 @@ class Site:
             lstrip_blocks=True,
         )
         self._templates.globals["asset"] = self.assets.url
+        self._templates.globals["feedback_pages"] = self.feedback_pages
+        self._templates.globals["longest_feedback"] = LONGEST_TEXT
         self._templates.filters["json"] = as_data
 
     def render(self, template: str, lang: str, **context: Any) -> str:
@@ -50,6 +56,7 @@ class Site:
             lang=lang,
             direction=direction(lang),
             languages=self.language_names,
+            number=lambda value: format_number(value, lang),
             **context,
         )
 
