@@ -20,11 +20,17 @@ def test_adafactor_keeps_a_row_and_a_column() -> None:
 
 
 def test_muon_keeps_adamws_second_value_for_embeddings_alone() -> None:
-    assert both(optimizer_state.embedding_state_bytes, 1000, 200, 1, 4) == 800
-    assert both(optimizer_state.embedding_state_bytes, 100, 200, 1, 4) == 400
+    embedding = both(optimizer_state.embedding_parameters, 10**6, 100, 200, 2)
+    assert embedding == 40_000
+    assert both(optimizer_state.all_state_bytes, 10**6, embedding, 200, 1, 0, 0, 1, 4) == 4 * 1_040_000
+    assert both(optimizer_state.step_bytes, 10**6, embedding, 0, 1, 4) == 160_000
+    assert both(optimizer_state.embedding_parameters, 1000, 100, 200, 1) == 1000
 
 
-def test_parts_and_comparisons() -> None:
-    assert both(optimizer_state.all_state_bytes, 3, 4) == 7
+def test_foreach_takes_a_value_for_every_parameter_for_a_moment() -> None:
+    assert both(optimizer_state.step_bytes, 10**6, 40_000, 1, 0, 4) == 4 * 10**6
+
+
+def test_comparisons() -> None:
     assert both(optimizer_state.bytes_per_parameter, 4, 10) == 2.5
     assert both(optimizer_state.saved_bytes, 100, 4, 300) == 500

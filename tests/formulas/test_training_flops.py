@@ -7,16 +7,6 @@ import pytest
 from batchfit.formulas import training_flops as flops
 from tests.formulas.both import both
 
-TERA = 10**12
-
-
-def per_token(parameters: float, layers: int, dim: int, length: int, factor: int = 12) -> tuple[float, float]:
-    """Operations for each token: in products with weights, and in attention."""
-    return (
-        both(flops.parameter_flops_per_token, parameters),
-        both(flops.attention_flops_per_token, layers, dim, length, factor),
-    )
-
 
 @pytest.mark.parametrize(
     ("parameters", "tokens", "published"),
@@ -33,24 +23,27 @@ def per_token(parameters: float, layers: int, dim: int, length: int, factor: int
     ],
 )
 def test_six_n_d_as_published(parameters: float, tokens: float, published: float) -> None:
-    total = both(flops.rule_of_thumb_flops, both(flops.parameter_flops_per_token, parameters), tokens)
-    assert total == pytest.approx(published, rel=0.005)
+    assert both(flops.parameter_flops, parameters, tokens) == pytest.approx(published, rel=0.005)
 
 
-#: PaLM 540B: 118 layers, 48 heads of 256, 2048 tokens (Chowdhery et al. 2022, table 1).
-PALM = per_token(540.35e9, 118, 48 * 256, 2048)
+def palm(tokens: float) -> tuple[float, float]:
+    """PaLM 540B, of 118 layers with 48 heads of 256 and 2048 tokens (Chowdhery et al. 2022, table 1): operations in
+    products with weights, and in attention."""
+    return both(flops.parameter_flops, 540.35e9, tokens), both(
+        flops.attention_flops, 118, 48 * 256, 2048, 12, tokens
+    )
 
 
 def test_palm_takes_the_operations_that_are_published() -> None:
-    """The same, table 20 and section 4: 2.56 × 10^24 for 780 billion tokens."""
-    assert both(flops.model_flops, *PALM, 780e9) == pytest.approx(2.56e24, rel=0.003)
+    """The same, table 20: 2.56 × 10^24 for 780 billion tokens."""
+    assert both(flops.model_flops, *palm(780e9)) == pytest.approx(2.56e24, rel=0.003)
 
 
 @pytest.mark.parametrize(("attention", "published"), [(True, 0.462), (False, 0.457)])
 def test_palm_uses_the_share_of_the_peak_that_is_published(attention: bool, published: float) -> None:
     """The same, section 4.1: 238.3 thousand tokens a second on 6144 chips of 275 TFLOP/s each."""
-    weights, scores = PALM
-    needed = both(flops.model_flops, weights, scores if attention else 0.0, 238.3e3)
+    weights, scores = palm(238.3e3)
+    needed = both(flops.model_flops, weights, scores if attention else 0.0)
     assert needed / (6144 * 275e12) == pytest.approx(published, abs=0.0006)
 
 
@@ -60,31 +53,27 @@ def test_palm_uses_the_share_of_the_peak_that_is_published(attention: bool, publ
 )
 def test_megatrons_days(parameters: float, tokens: float, gpus: int, achieved: float, published: int) -> None:
     """Narayanan et al. 2021, section 5.1: 8·T·P/(n·X), all layers recomputed; TFLOP/s achieved on each A100."""
-    weights, _ = per_token(parameters, 1, 1, 1)
-    executed = both(flops.hardware_flops, weights, 0.0, tokens, 1, 1)
+    executed = both(flops.hardware_flops, flops.parameter_flops(parameters, tokens), 0.0, 1, 1)
     assert executed == pytest.approx(8 * parameters * tokens)
     on_one = both(flops.gpu_days, executed, 312.0, achieved / 312)
-    assert round(both(flops.days, on_one, gpus)) == published
+    assert round(both(flops.training_seconds, on_one, gpus) / 86400) == published
 
 
-def test_recomputation_leaves_utilisation_for_the_model() -> None:
-    weights, scores = per_token(7e9, 32, 4096, 4096)
-    needed = both(flops.model_flops, weights, scores, 1e12)
-    executed = both(flops.hardware_flops, weights, scores, 1e12, 1, 1)
+def test_recomputation_leaves_less_of_the_peak_for_the_model() -> None:
+    weights, scores = flops.parameter_flops(7e9, 1e12), flops.attention_flops(32, 4096, 4096, 12, 1e12)
+    needed = both(flops.model_flops, weights, scores)
+    executed = both(flops.hardware_flops, weights, scores, 1, 1)
     assert executed == pytest.approx(needed * 4 / 3)
     assert both(flops.model_utilisation, needed, executed, 0.6) == pytest.approx(0.45)
-    assert both(flops.hardware_flops, weights, scores, 1e12, 0, 0) == needed
-    selective = both(flops.hardware_flops, weights, scores, 1e12, 0, 1)
-    assert selective - needed == pytest.approx(scores * 1e12 / 3)
+    assert both(flops.hardware_flops, weights, scores, 0, 0) == needed
+    assert both(flops.hardware_flops, weights, scores, 0, 1) - needed == pytest.approx(scores / 3)
 
 
-def test_attention_by_causal_halves() -> None:
-    weights, every = per_token(8e9, 32, 4096, 8192)
-    _, earlier = per_token(8e9, 32, 4096, 8192, 6)
-    assert earlier == every / 2
-    assert both(flops.attention_share, weights, every) == every / (weights + every)
+def test_attention_to_earlier_tokens_is_half() -> None:
+    every = both(flops.attention_flops, 32, 4096, 8192, 12, 1e9)
+    assert both(flops.attention_flops, 32, 4096, 8192, 6, 1e9) == every / 2
+    assert both(flops.attention_share, every, 4 * every) == 0.25
 
 
 def test_tokens_per_second_make_up_the_days() -> None:
-    rate = both(flops.tokens_per_second, 1e12, 5000.0)
-    assert rate * 5000 * 86400 == pytest.approx(1e12)
+    assert both(flops.tokens_per_second, 1e12, 5000.0) * 5000 * 86400 == pytest.approx(1e12)

@@ -40,21 +40,42 @@ def optimizer_state_bytes(
     return math.ceil(parameters * (full + eight_bit + factored))
 
 
-def embedding_state_bytes(
-    parameters: int, embedding_parameters: int, embedding_values: int, updated_value_bytes: int
+def embedding_parameters(parameters: int, vocabulary: int, hidden_size: int, embedding_matrices: int) -> int:
+    """Parameters of the embedding and, where it does not share them, the output layer; no more than there are."""
+    return min(parameters, embedding_matrices * vocabulary * hidden_size)
+
+
+def all_state_bytes(
+    parameters: int,
+    embedding_parameters: int,
+    hidden_size: int,
+    full_values: int,
+    eight_bit_values: int,
+    factored_values: int,
+    embedding_values: int,
+    updated_value_bytes: int,
 ) -> int:
-    """Bytes on top of that for embeddings and output layer, of which the optimizer keeps `embedding_values` more."""
-    return min(parameters, embedding_parameters) * embedding_values * updated_value_bytes
+    """Bytes of optimizer state, with `embedding_values` more for each parameter of embedding and output layer."""
+    everywhere = optimizer_state_bytes(
+        parameters, hidden_size, full_values, eight_bit_values, factored_values, updated_value_bytes
+    )
+    return everywhere + embedding_parameters * embedding_values * updated_value_bytes
 
 
-def all_state_bytes(optimizer_state_bytes: int, embedding_state_bytes: int) -> int:
-    """Bytes of optimizer state on one GPU that holds all of it."""
-    return optimizer_state_bytes + embedding_state_bytes
+def step_bytes(
+    parameters: int,
+    embedding_parameters: int,
+    step_values: int,
+    embedding_values: int,
+    updated_value_bytes: int,
+) -> int:
+    """Bytes that the optimizer's step takes for a moment, where it works on many parameters at once (foreach).
 
-
-def step_bytes(parameters: int, step_values: int, updated_value_bytes: int) -> int:
-    """Bytes that the optimizer's step takes for a moment, where it works on all parameters at once."""
-    return parameters * step_values * updated_value_bytes
+    Beside Muon, the AdamW that updates embedding and output layer does; one that goes tensor by tensor takes
+    next to nothing.
+    """
+    values = parameters * step_values + embedding_parameters * embedding_values
+    return values * updated_value_bytes
 
 
 def bytes_per_parameter(parameters: int, optimizer_bytes: int) -> float:

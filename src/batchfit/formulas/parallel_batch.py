@@ -31,3 +31,8 @@ def steps_per_epoch(samples: int, effective_batch_size: int) -> int:
 def last_step_samples(samples: int, effective_batch_size: int) -> int:
     """Samples of an epoch's last step."""
     return samples - (steps_per_epoch(samples, effective_batch_size) - 1) * effective_batch_size
+
+
+def holds_a_replica(gpus: int, tensor_parallel: int, pipeline_parallel: int, context_parallel: int) -> bool:
+    """Whether the GPUs are enough for one copy of the model."""
+    return gpus >= gpus_per_replica(tensor_parallel, pipeline_parallel, context_parallel)

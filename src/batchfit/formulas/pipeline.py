@@ -24,6 +24,11 @@ ZB_H1 = 4
 ZB_H2 = 5
 
 
+def is_a_stage(stage: int, stages: int) -> bool:
+    """Whether there is a stage of that number, counted from 1."""
+    return 1 <= stage <= stages
+
+
 def chunks_per_stage(schedule: int, chunks: int) -> int:
     """Pieces of the model on each stage: v where they are interleaved, otherwise one."""
     return chunks if schedule == INTERLEAVED else 1

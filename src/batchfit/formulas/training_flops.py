@@ -7,64 +7,56 @@ utilisation with and without recomputation); Narayanan et al. 2021, arXiv:2104.0
 
 from __future__ import annotations
 
+FLOPS_PER_PARAMETER_AND_TOKEN = 6
 SECONDS_PER_DAY = 86_400
 TERA = 10**12
 
 
-def parameter_flops_per_token(parameters: float) -> float:
-    """Operations for each token in products with the weights: 6·N, forward and backward."""
-    return 6.0 * parameters
+def parameter_flops(parameters: float, tokens: float) -> float:
+    """Operations of all training in products with the weights, forward and backward: 6·N·D."""
+    return FLOPS_PER_PARAMETER_AND_TOKEN * float(parameters) * tokens
 
 
-def attention_flops_per_token(
-    layers: int, attention_dim: int, sequence_length: int, attention_factor: int
+def attention_flops(
+    layers: int, attention_dim: int, sequence_length: int, attention_factor: int, tokens: float
 ) -> float:
-    """Operations for each token in products of queries, keys, scores and values: 12·L·H·Q·T.
+    """Operations of all training in products of queries with keys and of scores with values: 12·L·H·Q·T·D.
 
     `attention_dim` is heads times head size, H·Q. `attention_factor` is 12 where every token is taken to attend to all
-    T, as PaLM counts, and 6 where only to those before it, half of them on average.
+    T of its sequence, as PaLM counts, and 6 where only to those before it, half of them on average.
     """
-    return 1.0 * attention_factor * layers * attention_dim * sequence_length
+    return float(attention_factor) * layers * attention_dim * sequence_length * tokens
 
 
-def rule_of_thumb_flops(parameter_flops: float, tokens: float) -> float:
-    """Operations of the whole training by 6·N·D."""
-    return parameter_flops * tokens
+def model_flops(parameter_flops: float, attention_flops: float) -> float:
+    """Operations that the model needs, however it is run."""
+    return parameter_flops + attention_flops
 
 
-def model_flops(parameter_flops: float, attention_flops: float, tokens: float) -> float:
-    """Operations of the whole training with attention: what the model needs, however it is run."""
-    return (parameter_flops + attention_flops) * tokens
-
-
-def attention_share(parameter_flops: float, attention_flops: float) -> float:
+def attention_share(attention_flops: float, model_flops: float) -> float:
     """Attention's part of the operations, from 0 to 1."""
-    return attention_flops / (parameter_flops + attention_flops)
+    return attention_flops / model_flops
 
 
 def hardware_flops(
-    parameter_flops: float,
-    attention_flops: float,
-    tokens: float,
-    recomputes_weights: int,
-    recomputes_attention: int,
+    parameter_flops: float, attention_flops: float, recomputes_weights: int, recomputes_attention: int
 ) -> float:
-    """Operations that GPUs execute: forward, a third of all, runs again for what is recomputed.
+    """Operations that GPUs execute: what is recomputed runs forward, a third of it, once more.
 
-    Full checkpointing makes 6·N to 8·N; selective checkpointing repeats attention alone.
+    Full checkpointing makes 6·N·D to 8·N·D; selective checkpointing repeats attention alone.
     """
     again = (recomputes_weights * parameter_flops + recomputes_attention * attention_flops) / 3
-    return (parameter_flops + attention_flops + again) * tokens
+    return parameter_flops + attention_flops + again
 
 
 def gpu_days(hardware_flops: float, peak_tflops: float, utilisation: float) -> float:
-    """Days on one GPU that executes `utilisation` (above 0, at most 1) of its peak."""
-    return hardware_flops / (peak_tflops * TERA * utilisation * SECONDS_PER_DAY)
+    """Days on one GPU that executes `utilisation` (above 0, at most 1) of its peak, in TFLOP/s."""
+    return hardware_flops / (peak_tflops * TERA * utilisation) / SECONDS_PER_DAY
 
 
-def days(gpu_days: float, gpus: int) -> float:
-    """Days on several GPUs that each work at that utilisation."""
-    return gpu_days / gpus
+def training_seconds(gpu_days: float, gpus: int) -> float:
+    """Seconds on several GPUs that each work at that utilisation."""
+    return gpu_days * SECONDS_PER_DAY / gpus
 
 
 def model_utilisation(model_flops: float, hardware_flops: float, utilisation: float) -> float:

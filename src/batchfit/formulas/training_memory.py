@@ -2,7 +2,7 @@
 
 Sizes are in bytes. Three numbers say what a precision is: bytes of a weight, of its master copy (0 where there is
 none) and of an activation. Gradients have the weights' precision; optimizer state that of the copy which is updated.
-Where activations have fewer bytes than weights, autocast makes copies of the weights in the activations' precision.
+Where activations have fewer bytes than weights, that is autocast.
 
 The states are those of Rajbhandari et al. 2020 ("ZeRO", arXiv:1910.02054): section 3.1 for the 16 bytes a parameter of
 mixed-precision Adam (2 weights, 2 gradients, 4 + 4 + 4 for the fp32 copy, momentum and variance), section 5 for what
@@ -21,12 +21,9 @@ def per_replica(nbytes: int, replicas: int, zero_stage: int, sharded_from: int) 
     return -(-nbytes // replicas) if zero_stage >= sharded_from else nbytes
 
 
-def weights_bytes(
-    parameters: int, weight_value_bytes: int, activation_value_bytes: int, replicas: int, zero_stage: int
-) -> int:
-    """Bytes of the weights, and of autocast's copies of them."""
-    copy = activation_value_bytes if activation_value_bytes < weight_value_bytes else 0
-    return per_replica(parameters * (weight_value_bytes + copy), replicas, zero_stage, 3)
+def weights_bytes(parameters: int, weight_value_bytes: int, replicas: int, zero_stage: int) -> int:
+    """Bytes of the weights."""
+    return per_replica(parameters * weight_value_bytes, replicas, zero_stage, 3)
 
 
 def gradients_bytes(parameters: int, weight_value_bytes: int, replicas: int, zero_stage: int) -> int:
@@ -128,6 +125,35 @@ def activations_bytes(micro_batch: int, sequence_length: int, token_activation: 
     return micro_batch * sequence_length * token_activation
 
 
-def total_bytes(states_bytes: int, activations_bytes: int) -> int:
-    """Bytes on each GPU: the states, and on top of them the activations at their peak."""
-    return states_bytes + activations_bytes
+def copies_bytes(
+    parameters: int, weight_value_bytes: int, activation_value_bytes: int, replicas: int, zero_stage: int
+) -> int:
+    """Bytes of the copies of weights that autocast makes in the precision of activations, and keeps to the end of
+    backward; where weights are sharded, those of a share."""
+    copy = activation_value_bytes if activation_value_bytes < weight_value_bytes else 0
+    return per_replica(parameters * copy, replicas, zero_stage, 3)
+
+
+def micro_batch_bytes(states_bytes: int, copies_bytes: int, activations_bytes: int) -> int:
+    """Bytes on each GPU at the peak of forward and backward, with gradients that earlier micro-batches have left."""
+    return states_bytes + copies_bytes + activations_bytes
+
+
+def optimizer_step_bytes(
+    parameters: int,
+    step_values: int,
+    weight_value_bytes: int,
+    master_value_bytes: int,
+    replicas: int,
+    zero_stage: int,
+    states_bytes: int,
+) -> int:
+    """Bytes on each GPU at the peak of the optimizer step, when activations are gone: the states, and temporary
+    values where the optimizer works on all parameters at once."""
+    updated = max(weight_value_bytes, master_value_bytes)
+    return states_bytes + per_replica(parameters * step_values * updated, replicas, zero_stage, 1)
+
+
+def total_bytes(micro_batch_bytes: int, optimizer_step_bytes: int) -> int:
+    """Bytes on each GPU at the higher of the two peaks."""
+    return max(micro_batch_bytes, optimizer_step_bytes)
