@@ -90,8 +90,10 @@ def test_both_measurements_give_the_same_critical_batch(by_runs: int) -> None:
 
 
 def test_what_measurements_must_be_like() -> None:
-    assert noise_scale.batches_grow(32, 1024)
-    assert not noise_scale.batches_grow(32, 32)
+    assert noise_scale.batches_grow(0, 32, 1024)
+    assert not noise_scale.batches_grow(0, 32, 32)
+    assert noise_scale.runs_grow(1, 256, 1024)
+    assert not noise_scale.runs_grow(1, 256, 256)
     assert noise_scale.norms_fall(0, 0.51, 0.0256)
     assert not noise_scale.norms_fall(0, 0.51, 0.51)
     assert noise_scale.gradient_remains(0, *NORMS)
@@ -100,6 +102,15 @@ def test_what_measurements_must_be_like() -> None:
     assert not noise_scale.steps_fall(1, 5_125, 5_125)
     assert noise_scale.samples_rise(1, *RUNS)
     assert not noise_scale.samples_rise(1, 256, 1024, 4_000, 1_000)
+    assert noise_scale.norms_measured(0)
+    assert noise_scale.runs_measured(1)
+
+
+def test_nothing_is_asked_of_what_was_not_measured() -> None:
+    assert not noise_scale.norms_measured(1)
+    assert not noise_scale.runs_measured(0)
+    assert noise_scale.batches_grow(1, 2, 1)
+    assert noise_scale.runs_grow(0, 2, 1)
     assert noise_scale.norms_fall(1, 1, 2)
     assert noise_scale.gradient_remains(1, 1, 2, 2, 1)
     assert noise_scale.steps_fall(0, 1, 2)

@@ -138,7 +138,7 @@ def test_parameters_and_budgets_undo_each_other(parameters: float) -> None:
 @given(st.floats(1e17, 1e28))
 def test_the_budget_for_a_loss_is_the_one_that_reaches_it(flops: float) -> None:
     best = size(laws.REPLICATION.law(), flops)
-    reached = laws.loss(best, laws.optimal_tokens(flops, best))
+    reached = laws.optimal_loss(best, laws.optimal_tokens(flops, best))
     assert laws.flops_for_loss(reached) == pytest.approx(flops, rel=1e-6)
 
 

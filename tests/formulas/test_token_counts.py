@@ -38,7 +38,7 @@ def test_steps_are_those_of_an_epoch_with_a_short_last_step(n: int, b: int, a: i
 @given(st.integers(1, 10**10), st.floats(0.01, 100))
 def test_passes_and_tokens_undo_each_other(tokens: int, epochs: float) -> None:
     seen = token_counts.training_tokens(tokens, epochs)
-    assert token_counts.epochs_for_tokens(seen, tokens) == pytest.approx(epochs, abs=0.51 / tokens)
+    assert token_counts.epochs_of(seen, tokens) == pytest.approx(epochs, abs=0.51 / tokens)
 
 
 def test_llama_2_gpu_hours() -> None:
@@ -87,5 +87,12 @@ def test_a_data_set_in_bytes_words_and_documents() -> None:
     assert tokens(token_counts.BYTES) == 1000
     assert tokens(token_counts.WORDS) == 1350
     assert tokens(token_counts.DOCUMENTS) == 1125
-    assert token_counts.ratio(0, 4.5) == 4.5
-    assert token_counts.ratio(3.4, 4.5) == 3.4
+    for own in (token_counts.bytes_per_token_of, token_counts.tokens_per_word_of):
+        assert own(0, 4.5) == 4.5
+        assert own(3.4, 4.5) == 3.4
+
+
+def test_epochs_for_the_tokens_wanted() -> None:
+    assert token_counts.epochs_for_budget(25, 10) == 2.5
+    assert token_counts.budget_given(1)
+    assert not token_counts.budget_given(0)

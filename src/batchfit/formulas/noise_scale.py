@@ -83,12 +83,27 @@ def progress_per_step(new_batch: int, critical_batch: float) -> float:
     return 1 / (1 + critical_batch / new_batch)
 
 
-# What two measurements must be like for there to be an estimate.
+# Which measurements there are, and what they must be like for there to be an estimate.
 
 
-def batches_grow(small_batch: int, large_batch: int) -> bool:
+def norms_measured(by_runs: int) -> bool:
+    """Whether gradient norms at two batches were measured."""
+    return by_runs == 0
+
+
+def runs_measured(by_runs: int) -> bool:
+    """Whether two runs to one loss were measured."""
+    return by_runs == 1
+
+
+def batches_grow(by_runs: int, small_batch: int, large_batch: int) -> bool:
     """Whether the two batches differ in the way their names say."""
-    return small_batch < large_batch
+    return by_runs == 1 or small_batch < large_batch
+
+
+def runs_grow(by_runs: int, first_batch: int, second_batch: int) -> bool:
+    """Whether the second run's batch is the larger."""
+    return by_runs == 0 or first_batch < second_batch
 
 
 def norms_fall(by_runs: int, small_squared_norm: float, large_squared_norm: float) -> bool:

@@ -134,6 +134,11 @@ def loss(parameters: float, training_tokens: float) -> float:
     return LOSS_FLOOR + size_term + data_term
 
 
+def optimal_loss(optimal_parameters: int, optimal_tokens: int) -> float:
+    """The loss of the optimal model on its optimal tokens."""
+    return loss(optimal_parameters, optimal_tokens)
+
+
 def flops_for_loss(loss: float) -> float:
     """The smallest budget in FLOPs that reaches a loss above the fit's floor: that of the compute-optimal model.
 

@@ -8,14 +8,19 @@ import math
 BYTES, WORDS, DOCUMENTS = range(3)
 
 
-def ratio(own_ratio: float, usual_ratio: float) -> float:
-    """The ratio of the person's own tokenizer where known (above 0), else the usual one of the language."""
-    return own_ratio if own_ratio > 0 else usual_ratio
+def bytes_per_token_of(bytes_per_token: float, language_bytes_per_token: float) -> float:
+    """Bytes of UTF-8 per token: the person's own where known (above 0), else the language's."""
+    return bytes_per_token if bytes_per_token > 0 else language_bytes_per_token
+
+
+def tokens_per_word_of(tokens_per_word: float, language_tokens_per_word: float) -> float:
+    """Tokens per word: the person's own where known (above 0), else the language's."""
+    return tokens_per_word if tokens_per_word > 0 else language_tokens_per_word
 
 
 def dataset_tokens(
     measure: int,
-    text: int,
+    text_size: int,
     words: int,
     documents: int,
     words_per_document: float,
@@ -27,7 +32,7 @@ def dataset_tokens(
     `text_ratio` is in bytes per token, `word_ratio` in tokens per word.
     """
     if measure == BYTES:
-        return round(text / text_ratio)
+        return round(text_size / text_ratio)
     if measure == WORDS:
         return round(words * word_ratio)
     return round(documents * words_per_document * word_ratio)
@@ -53,6 +58,16 @@ def optimizer_steps(training_tokens: float, tokens_per_step: int) -> int:
     return math.ceil(training_tokens / tokens_per_step)
 
 
-def epochs_for_tokens(token_budget: float, dataset_tokens: float) -> float:
+def epochs_of(training_tokens: float, dataset_tokens: float) -> float:
     """Passes over a data set that make so many training tokens."""
-    return token_budget / dataset_tokens
+    return training_tokens / dataset_tokens
+
+
+def epochs_for_budget(token_budget: int, dataset_tokens: int) -> float:
+    """Passes over a data set that make the tokens one wants to train on."""
+    return epochs_of(token_budget, dataset_tokens)
+
+
+def budget_given(token_budget: int) -> bool:
+    """Whether there is a number of tokens that one wants to train on."""
+    return token_budget > 0
