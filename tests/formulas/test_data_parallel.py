@@ -1,7 +1,7 @@
 """Data-parallel scaling against the bounds of all-reduce and a simulated ring."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchfit.formulas import data_parallel as dp
@@ -47,6 +47,7 @@ def test_seven_billion_bf16_gradients_over_eight_gpus() -> None:
     assert step(8, 14 * 10**9, 25, 0.98, 1, 0) == pytest.approx((0.98, 0.5, 4))
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 4096),
     st.integers(1, 10**11),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchfit.formulas import learning_rate as lr
@@ -115,6 +115,7 @@ def test_the_curves_are_those_of_transformers(warmup: int, total: int) -> None:
         assert own == pytest.approx(rates, abs=1e-12), schedule
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 1000), st.floats(0, 1), st.floats(0, 1), st.integers(0, 4))
 def test_no_schedule_leaves_its_bounds(
     warmup: int, more: int, final: float, decay: float, schedule: int

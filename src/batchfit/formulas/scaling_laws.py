@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-#: Forward takes 2 FLOPs for each parameter and token, backward 4 (Kaplan et al. 2020, section 2.1).
-FLOPS_PER_PARAMETER_AND_TOKEN = 6
+from batchfit.formulas.training_flops import TERA, parameter_flops_per_token, rule_of_thumb_flops
+
+#: C = 6·N·D, attention over the context left out, as all these fits count.
+FLOPS_PER_PARAMETER_AND_TOKEN = parameter_flops_per_token(1)
 
 #: The rule of thumb that the fits are remembered by.
 TOKENS_PER_PARAMETER = 20
@@ -72,7 +74,6 @@ REPLICATION_COEFFICIENT = REPLICATION.law().coefficient
 REPLICATION_EXPONENT = REPLICATION.law().exponent
 
 SECONDS_PER_HOUR = 3600
-TERA = 10**12
 
 
 def budget(
@@ -84,7 +85,7 @@ def budget(
 
 def flops_to_train(parameters: float, training_tokens: float) -> float:
     """FLOPs of training a dense model: C = 6·N·D, attention over the context left out."""
-    return FLOPS_PER_PARAMETER_AND_TOKEN * parameters * training_tokens
+    return rule_of_thumb_flops(parameter_flops_per_token(parameters), training_tokens)
 
 
 def optimal_parameters(budget: float, coefficient: float, exponent: float) -> int:
@@ -137,6 +138,11 @@ def loss(parameters: float, training_tokens: float) -> float:
 def optimal_loss(optimal_parameters: int, optimal_tokens: int) -> float:
     """The loss of the optimal model on its optimal tokens."""
     return loss(optimal_parameters, optimal_tokens)
+
+
+def excess_loss(loss: float, optimal_loss: float) -> float:
+    """How much more loss than the optimal model of the same budget."""
+    return loss - optimal_loss
 
 
 def flops_for_loss(loss: float) -> float:
