@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchfit.formulas import scaling_laws as laws
+from batchfit.formulas import training_flops
 from batchfit.formulas.scaling_laws import Law
 
 GOPHER = 5.76e23
@@ -131,7 +132,9 @@ def test_no_other_size_has_a_lower_loss_at_the_same_budget(fit: laws.LossFit, fl
 def test_parameters_and_budgets_undo_each_other(parameters: float) -> None:
     for law in (laws.APPROACH_1, laws.APPROACH_2, laws.REPLICATION.law(), laws.RULE_OF_THUMB):
         trained = tokens(law, parameters)
-        assert size(law, laws.flops_to_train(parameters, trained)) == pytest.approx(parameters, rel=1e-6)
+        assert size(law, training_flops.parameter_flops(parameters, trained)) == pytest.approx(
+            parameters, rel=1e-6
+        )
     assert tokens(laws.RULE_OF_THUMB, parameters) == pytest.approx(20 * parameters)
 
 
@@ -152,7 +155,7 @@ def test_a_small_model_on_many_tokens_is_over_trained() -> None:
     """Llama 3 8B saw 15 trillion tokens: some ninety times the rule of thumb, and more than its loss needed."""
     assert laws.over_training(15e12, tokens(laws.RULE_OF_THUMB, 8e9)) == pytest.approx(93.75, rel=1e-6)
     least = laws.flops_for_loss(laws.loss(8e9, 15e12))
-    assert laws.extra_compute(laws.flops_to_train(8e9, 15e12), least) > 2
+    assert laws.extra_compute(training_flops.parameter_flops(8e9, 15e12), least) > 2
 
 
 def test_a_budget_in_gpu_hours() -> None:

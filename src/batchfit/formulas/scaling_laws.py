@@ -11,10 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from batchfit.formulas.training_flops import TERA, parameter_flops_per_token, rule_of_thumb_flops
-
-#: C = 6·N·D, attention over the context left out, as all these fits count.
-FLOPS_PER_PARAMETER_AND_TOKEN = parameter_flops_per_token(1)
+from batchfit.formulas.training_flops import FLOPS_PER_PARAMETER_AND_TOKEN, TERA
 
 #: The rule of thumb that the fits are remembered by.
 TOKENS_PER_PARAMETER = 20
@@ -81,11 +78,6 @@ def budget(
 ) -> float:
     """FLOPs of a compute budget: given as such, or GPU-hours at a share of the card's peak."""
     return gpu_hours * SECONDS_PER_HOUR * peak_16bit_tflops * TERA * utilisation if by_hours == 1 else flops
-
-
-def flops_to_train(parameters: float, training_tokens: float) -> float:
-    """FLOPs of training a dense model: C = 6·N·D, attention over the context left out."""
-    return rule_of_thumb_flops(parameter_flops_per_token(parameters), training_tokens)
 
 
 def optimal_parameters(budget: float, coefficient: float, exponent: float) -> int:
