@@ -36,6 +36,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "parameters": (1e6, 1e12),
     "optimal_parameters": (10**6, 10**12),
     "training_tokens": (10**6, 10**13),
+    "tokens": (10**6, 10**13),
     "dataset_tokens": (10**6, 10**13),
     "optimal_tokens": (10**6, 10**13),
     "loss": (1.9, 4.0),

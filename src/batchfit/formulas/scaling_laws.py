@@ -95,9 +95,9 @@ def optimal_tokens(budget: float, optimal_parameters: int) -> int:
     return tokens_within(budget, optimal_parameters)
 
 
-def tokens_per_parameter(training_tokens: float, parameters: float) -> float:
+def tokens_per_parameter(tokens: float, parameters: float) -> float:
     """Training tokens for each parameter: D/N."""
-    return training_tokens / parameters
+    return tokens / parameters
 
 
 def optimal_tokens_per_parameter(optimal_tokens: int, optimal_parameters: int) -> float:
@@ -115,15 +115,15 @@ def tokens_for_parameters(parameters: float, coefficient: float, exponent: float
     return tokens_within(budget_that_favours(parameters, coefficient, exponent), parameters)
 
 
-def over_training(training_tokens: float, optimal_tokens: float) -> float:
+def over_training(tokens: float, optimal_tokens: float) -> float:
     """How many times its compute-optimal tokens a model is trained on; below 1 it is under-trained."""
-    return training_tokens / optimal_tokens
+    return tokens / optimal_tokens
 
 
-def loss(parameters: float, training_tokens: float) -> float:
+def loss(parameters: float, tokens: float) -> float:
     """The loss in nats a token by the replication's fit: L = E + A/N^α + B/D^β."""
     size_term = SIZE_SCALE / float(parameters**SIZE_EXPONENT)
-    data_term = DATA_SCALE / float(training_tokens**DATA_EXPONENT)
+    data_term = DATA_SCALE / float(tokens**DATA_EXPONENT)
     return LOSS_FLOOR + size_term + data_term
 
 
