@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import (
+    AutoModelForCausalLM,
+    DistilBertConfig,
+    DistilBertForSequenceClassification,
+    LlamaConfig,
+)
 
 from batchfit.errors import BadInput
 from batchfit.trace import Settings
@@ -134,6 +139,34 @@ def test_no_default_targets_says_which_layers_there_are() -> None:
 
     with pytest.raises(BadInput, match=r"^lora_targets: must name layers: .*Plain, which has up, down$"):
         add_lora(Plain(), Lora(2))
+
+
+def classifier() -> nn.Module:
+    return DistilBertForSequenceClassification(
+        DistilBertConfig(dim=32, hidden_dim=64, n_heads=4, n_layers=2, vocab_size=96)
+    )
+
+
+def test_what_is_trained_whole_gets_no_adapter() -> None:
+    """PEFT trains all whole whose paths end in the name, and can do so to no layer that has an adapter."""
+    adapted = add_lora(classifier(), Lora(8, ("all-linear",), train=("classifier",)))
+    trained = {path for path, parameter in adapted.named_parameters() if parameter.requires_grad}
+    heads = {path for path in trained if "classifier" in path}
+    assert {path.split(".modules_to_save")[0].rpartition(".")[2] for path in heads} == {
+        "classifier",
+        "pre_classifier",
+    }
+    assert not any("lora" in path for path in heads)
+    assert all("lora" in path for path in trained - heads)
+
+
+def test_a_layer_is_not_both_adapted_and_trained_whole() -> None:
+    with pytest.raises(
+        BadInput,
+        match=r"^lora_targets: must not name what is trained whole; you gave pre_classifier, and classifier to be "
+        r"trained$",
+    ):
+        add_lora(classifier(), Lora(8, ("q_lin", "pre_classifier"), train=("classifier",)))
 
 
 @pytest.mark.parametrize(

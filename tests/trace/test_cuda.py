@@ -237,9 +237,9 @@ def test_an_embeddings_backward_sums_each_tokens_row_in_float() -> None:
         ids = torch.zeros(tokens, dtype=torch.long, device="meta")
         return backward_transients(lambda: functional.embedding(ids, table))[0]
 
-    # A few are counted, and not sorted.
-    assert taken(3072) == 0
     assert taken(4096) == 4096 * (64 * 4 + 6 * 8)
+    # A few take less on the card; a line through small micro-batches must hold for large ones.
+    assert taken(8) == 8 * (64 * 4 + 6 * 8)
 
 
 def test_rms_norm_keeps_its_input_and_a_number_a_row() -> None:

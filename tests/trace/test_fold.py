@@ -16,7 +16,7 @@ from batchfit.profile import MemoryProfile  # noqa: E402
 from batchfit.trace import reserved, trace  # noqa: E402
 from batchfit.trace.allocator import replay  # noqa: E402
 from batchfit.trace.blocks import Run, runs_of  # noqa: E402
-from batchfit.trace.fold import Fold, Repeat, fold, growth, unfolded  # noqa: E402
+from batchfit.trace.fold import Growth, Repeat, fold, growth, unfolded  # noqa: E402
 from batchfit.trace.job import prepare  # noqa: E402
 from batchfit.trace.lengths import Lengths  # noqa: E402
 from batchfit.trace.settings import Settings  # noqa: E402
@@ -61,16 +61,16 @@ def make(name: str) -> tuple[nn.Module, Callable[[int], dict[str, Any]]]:
         "qwen2": lambda: t.Qwen2ForCausalLM(
             t.Qwen2Config(
                 **DECODER,
-                num_hidden_layers=12,
+                num_hidden_layers=20,
                 use_sliding_window=True,
-                max_window_layers=6,
+                max_window_layers=10,
                 sliding_window=8,
             )
         ),
         "qwen3": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**DECODER, num_hidden_layers=7, head_dim=8)),
         # Windows and full attention by turns.
         "gemma2": lambda: t.Gemma2ForCausalLM(
-            t.Gemma2Config(**DECODER, num_hidden_layers=11, head_dim=8, sliding_window=8)
+            t.Gemma2Config(**DECODER, num_hidden_layers=15, head_dim=8, sliding_window=8)
         ),
         "bert": lambda: t.BertForMaskedLM(t.BertConfig(**ENCODER, num_hidden_layers=8, vocab_size=96)),
         "vit": lambda: t.ViTForImageClassification(
@@ -83,8 +83,8 @@ def make(name: str) -> tuple[nn.Module, Callable[[int], dict[str, Any]]]:
                 d_ff=64,
                 num_heads=4,
                 d_kv=8,
-                num_layers=7,
-                num_decoder_layers=9,
+                num_layers=10,
+                num_decoder_layers=12,
                 vocab_size=96,
                 decoder_start_token_id=0,
                 pad_token_id=0,
@@ -328,12 +328,19 @@ def test_no_growth_where_the_addition_repeats_nothing() -> None:
 def test_folds_that_overlap_are_refused() -> None:
     grown = growth(by_hand(2), by_hand(3))
     assert grown is not None
-    wide = type(grown)((Repeat(1, 3, 1),), {})
+    wide = Growth((Repeat(1, 3, 1),), {})
     assert fold([(grown, 2), (wide, 2)]) is None
-    assert fold([(grown, 2), (grown, 3)]) == fold([(grown, 5)])
+    twice, once = fold([(grown, 2), (grown, 3)]), fold([(grown, 5)])
+    assert twice is not None
+    assert once is not None
+    assert twice.repeats == once.repeats
 
 
-def test_fewer_repeats_in_proportion() -> None:
-    whole = Fold((Repeat(0, 2, 100), Repeat(4, 6, 50)))
-    assert whole.at_most(40).repeats == (Repeat(0, 2, 40), Repeat(4, 6, 20))
-    assert whole.at_most(100) is whole
+def test_fewer_of_each_growth_in_proportion() -> None:
+    deep, flat = Growth((Repeat(0, 2, 1), Repeat(8, 9, 6)), {}), Growth((Repeat(4, 6, 1),), {})
+    whole = fold([(deep, 10), (flat, 5)])
+    assert whole is not None
+    assert whole.repeats == (Repeat(0, 2, 10), Repeat(4, 6, 5), Repeat(8, 9, 60))
+    # A block's six storages end as often as six began.
+    assert whole.at_most(32).repeats == (Repeat(0, 2, 5), Repeat(4, 6, 2), Repeat(8, 9, 30))
+    assert whole.at_most(60) is whole

@@ -57,12 +57,15 @@ def add_lora(model: nn.Module, lora: Lora) -> nn.Module:
     Adapters are made on the meta device, where their initialisers cost nothing. As PEFT does, they are kept in float32
     beside 16-bit weights, and their inputs are cast up to them.
 
-    Raises BadInput where a target names no layer of the model, or PEFT knows none for its architecture.
+    Raises BadInput where a target names no layer of the model or one that is trained whole, or PEFT knows none for its
+    architecture.
     """
     import peft
 
     for field, names in (("lora_targets", lora.targets or ()), ("lora_train", lora.train)):
         _check_names(field, model, names)
+    _check_apart(lora)
+    whole = _trained_whole(model, lora.train)
     config = peft.LoraConfig(
         r=lora.rank,
         target_modules=_targets(lora),
@@ -73,6 +76,7 @@ def add_lora(model: nn.Module, lora: Lora) -> nn.Module:
         use_dora=lora.dora,
         modules_to_save=list(lora.train) or None,
         task_type=_task(model),
+        **({"exclude_modules": whole} if whole else {}),
     )
     if any(isinstance(module, QuantizedLinear) for module in model.modules()):
         from batchfit.trace.qlora import QuantizedLora
@@ -112,6 +116,25 @@ def _check_names(field: str, model: nn.Module, names: Iterable[str]) -> None:
                 all=ALL_LINEAR,
                 typed=repr(name),
             )
+
+
+def _check_apart(lora: Lora) -> None:
+    both = [name for name in lora.targets or () if name.endswith(lora.train)]
+    if both:
+        raise BadInput(
+            "lora_targets",
+            "must not name what is trained whole; you gave {both}, and {train} to be trained",
+            both=", ".join(both),
+            train=", ".join(lora.train),
+        )
+
+
+def _trained_whole(model: nn.Module, train: tuple[str, ...]) -> list[str]:
+    """Layers that PEFT trains whole, which are those whose paths only end in one of these names: a `pre_classifier`
+    with a `classifier`. It must not add adapters to them, too."""
+    return [
+        path for path, module in model.named_modules() if path.endswith(train) and not list(module.children())
+    ]
 
 
 def _layer_names(model: nn.Module) -> list[str]:

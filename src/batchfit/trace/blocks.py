@@ -66,16 +66,16 @@ def runs_of(model: nn.Module, at_least: int) -> list[Run]:
 
 
 def _runs(path: str, blocks: Sequence[object], at_least: int) -> Iterator[Run]:
-    """The runs of a list, by the one that leaves out most, then those on either side of it."""
+    """The runs of a list, by the one with most blocks beyond its first two copies, then those on either side of it."""
 
     def search(low: int, high: int) -> Iterator[Run]:
         best: tuple[int, Run] | None = None
         for period in range(1, min(LONGEST_PERIOD, (high - low) // at_least) + 1):
             for start, length in _stretches(blocks, low, high, period):
                 run = Run(path, start, period, length // period)
-                saved = period * (run.copies - at_least)
-                if saved >= 0 and (best is None or saved > best[0]):
-                    best = saved, run
+                further = period * (run.copies - 2)
+                if run.copies >= at_least and (best is None or further > best[0]):
+                    best = further, run
         if best is None:
             return
         run = best[1]

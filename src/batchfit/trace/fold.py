@@ -31,10 +31,22 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Growth:
+    """What one copy more adds to a timeline: stretches of events that happen so many times more, and more bytes to some
+    events, such as the norms of all gradients, one number a parameter: `stretched` says which event of the deeper
+    timeline each of them is."""
+
+    repeats: tuple[Repeat, ...]
+    stretched: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Fold:
-    """What turns the timeline of few blocks into that of all: repeats in order, which do not overlap."""
+    """What turns the timeline of few blocks into that of all: repeats in order, which do not overlap, and of which
+    growths, so many times each, they are the sum."""
 
     repeats: tuple[Repeat, ...] = ()
+    growths: tuple[tuple[Growth, int], ...] = ()
 
     def order(self, events: int) -> list[range]:
         """The events of the whole timeline as stretches of those of the short one, which has so many."""
@@ -49,22 +61,12 @@ class Fold:
 
     def at_most(self, extra: int) -> Fold:
         """The same of a model that is less deep, if need be: no stretch happens more than `extra` times more, and
-        those that happen less often do so in proportion."""
+        of each growth there are fewer in proportion, so that what one stretch makes another still ends."""
         most = max((repeat.extra for repeat in self.repeats), default=0)
         if most <= extra:
             return self
-        shares = (Repeat(r.start, r.stop, round(r.extra * extra / most)) for r in self.repeats)
-        return Fold(tuple(shares))
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """What one copy more adds to a timeline: stretches of events that happen so many times more, and more bytes to some
-    events, such as the norms of all gradients, one number a parameter: `stretched` says which event of the deeper
-    timeline each of them is."""
-
-    repeats: tuple[Repeat, ...]
-    stretched: Mapping[int, int]
+        fewer = [(growth, times * extra // most) for growth, times in self.growths]
+        return Fold(_summed(fewer), tuple(fewer))
 
 
 def growth(shallow: Timeline, deep: Timeline) -> Growth | None:
@@ -75,14 +77,20 @@ def growth(shallow: Timeline, deep: Timeline) -> Growth | None:
 
 def fold(growths: Iterable[tuple[Growth, int]]) -> Fold | None:
     """The fold for so many copies more of each growth; None where they get into each other's way."""
-    extras: defaultdict[tuple[int, int], int] = defaultdict(int)
-    for growth, extra in growths:
-        for repeat in growth.repeats:
-            extras[repeat.start, repeat.stop] += repeat.extra * extra
-    repeats = sorted((Repeat(*stretch, extra) for stretch, extra in extras.items()), key=lambda r: r.stop)
+    growths = tuple(growths)
+    repeats = _summed(growths)
     if any(after.start < before.stop for before, after in pairwise(repeats)):
         return None
-    return Fold(tuple(repeats))
+    return Fold(repeats, growths)
+
+
+def _summed(growths: Iterable[tuple[Growth, int]]) -> tuple[Repeat, ...]:
+    """The repeats of so many of each growth, in order."""
+    extras: defaultdict[tuple[int, int], int] = defaultdict(int)
+    for growth, times in growths:
+        for repeat in growth.repeats:
+            extras[repeat.start, repeat.stop] += repeat.extra * times
+    return tuple(sorted((Repeat(*stretch, extra) for stretch, extra in extras.items()), key=lambda r: r.stop))
 
 
 class _Signs:

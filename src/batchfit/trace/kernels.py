@@ -33,10 +33,6 @@ _MATRIX_PRODUCTS = {
 #: multi_tensor_apply works on chunks of this many elements (ATen/native/cuda/MultiTensorApply.cuh).
 _CHUNK = 65536
 
-#: The dense backward of an embedding counts small batches of indices in one kernel and sorts larger ones
-#: (ATen/native/cuda/Embedding.cu).
-_UNSORTED_INDICES = 3072
-
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -116,11 +112,11 @@ def _embedding_backward(args: tuple[Any, ...], out: Any) -> int:
     """Rows of each token's gradient, summed in float, and the indices in order.
 
     Six lists of indices: sorted, where they were, and where each one's rows start and end
-    (`embedding_backward_cuda_kernel` in ATen/native/cuda/EmbeddingBackwardKernel.cu).
+    (`embedding_backward_cuda_kernel` in ATen/native/cuda/EmbeddingBackwardKernel.cu). Up to 3072 indices CUDA sorts
+    nothing and needs none of this. It is counted all the same: micro-batches are traced small, and what is told of
+    large ones from them would lack it.
     """
     grad, indices = args[0], args[1]
-    if indices.numel() <= _UNSORTED_INDICES:
-        return 0
     rows = 4 * grad.size(-1) if grad.dtype in _HALF else grad.element_size() * grad.size(-1)
     return int(indices.numel() * (6 * indices.element_size() + rows))
 

@@ -91,7 +91,9 @@ def _deviation(study: Study, phases: Mapping[str, tuple[Line, ...]], seq_len: in
         return 0.0
     if study.is_regular:
         phases = study.check_surface().envelopes()
-    return _off(phases, peaks(study.check), CHECKED_AT, None)
+    elif study.lengths.is_range:
+        seq_len = study.lengths.traced[0]
+    return _off(phases, peaks(study.check), CHECKED_AT, seq_len)
 
 
 def _off(
@@ -115,9 +117,10 @@ def _range(study: Study, phases: Mapping[str, tuple[Line, ...]], seq_len: int | 
     if not lengths.is_range:
         return None if seq_len is None else SeqRange(seq_len, seq_len, (seq_len,), None, None)
     deviation = None
-    if study.length_check is not None and study.is_regular:
-        shallow = study.length_check_surface().envelopes()
-        deviation = round(_off(shallow, peaks(study.length_check), TRACED[0], lengths.checked_at), 6)
+    if study.length_check is not None:
+        if study.is_regular:
+            phases = study.length_check_surface().envelopes()
+        deviation = round(_off(phases, peaks(study.length_check), TRACED[0], lengths.checked_at), 6)
     return SeqRange(lengths.traced[0], lengths.traced[-1], lengths.traced, lengths.checked_at, deviation)
 
 

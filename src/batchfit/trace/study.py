@@ -9,6 +9,7 @@ from torch import nn
 
 from batchfit.errors import BadInput
 from batchfit.trace.blocks import Depths, Run, runs_of
+from batchfit.trace.changes import change_within, changes_at
 from batchfit.trace.fold import Fold, Growth, fold, growth
 from batchfit.trace.job import Job
 from batchfit.trace.lengths import Lengths
@@ -25,8 +26,7 @@ CHECKED_AT = 5
 #: How many copies of each run of blocks are tried, the first that repeat as one more does.
 _COPIES = (2, 3, 4)
 
-#: A run is folded where it has so many copies, and leaves out at least half as many blocks as the one that leaves
-#: out most.
+#: A run can be folded where it has so many copies.
 _LEAST_COPIES = 5
 
 #: Told what runs now and which part of the whole is done, from 0 to 1.
@@ -103,10 +103,13 @@ class Study:
 
 
 def study(job: Job | OwnStep, lengths: Lengths, tell: Progress, *, folding: bool = True) -> Study:
-    """Traces what is needed, with few of the blocks that repeat where that is sound, else with all."""
+    """Traces what is needed, with few of the blocks that repeat where that is sound, else with all.
+
+    Raises BadInput where the step is another one from some length in the range on.
+    """
     refused: tuple[str, ...] = ()
     if folding and isinstance(job, Job):
-        runs = _worthwhile(runs_of(job.source, _LEAST_COPIES))
+        runs = _worthwhile(job.source, runs_of(job.source, _LEAST_COPIES))
         if runs:
             found = _folded(job, runs, lengths, tell)
             if found is not None:
@@ -123,9 +126,24 @@ def _named(runs: Sequence[Run]) -> str:
     return " and ".join(f"{run.path} ({run.period * run.copies} blocks)" for run in runs)
 
 
-def _worthwhile(runs: Sequence[Run]) -> list[Run]:
-    most = max((run.period * run.copies for run in runs), default=0)
-    return [run for run in runs if 2 * run.period * run.copies >= most]
+def _worthwhile(model: nn.Module, runs: Sequence[Run]) -> list[Run]:
+    """Those that, folded together, leave the fewest blocks to trace.
+
+    At each length the model is traced twice with few copies of each, and for each run twice with a copy more. So a
+    short run next to a long one, or many short ones, can cost more than they leave out.
+    """
+    blocks = sum(len(list(model.get_submodule(path).children())) for path in {run.path for run in runs})
+
+    def left_out(run: Run) -> int:
+        return run.period * (run.copies - _COPIES[0])
+
+    def traced(folded: Sequence[Run]) -> int:
+        few = blocks - sum(map(left_out, folded))
+        return 2 * few + sum(2 * (few + run.period) for run in folded)
+
+    longest = sorted(runs, key=left_out, reverse=True)
+    chosen = min((longest[:count] for count in range(len(runs) + 1)), key=traced)
+    return [run for run in runs if run in chosen]
 
 
 def _whole(job: Job | OwnStep, lengths: Lengths, tell: Progress, assumptions: tuple[str, ...]) -> Study:
@@ -141,10 +159,20 @@ def _whole(job: Job | OwnStep, lengths: Lengths, tell: Progress, assumptions: tu
 
     pairs = [Pair(*(traced(b, length) for b in TRACED)) for length in several]
     made = Study(job.model, pairs, lengths, assumptions=assumptions)
+    _check_lengths(made, lambda length: _timeline(job, TRACED[0], length))
     made.check = traced(CHECKED_AT, several[0])
     if lengths.checked_at is not None:
         made.length_check = traced(TRACED[0], lengths.checked_at)
     return made
+
+
+def _check_lengths(made: Study, timeline: Callable[[int], Timeline]) -> None:
+    """Raises BadInput where the step is the same at each micro-batch, but from some length on another one."""
+    if made.is_regular or not all(alike(pair.small, pair.large) for pair in made.pairs):
+        return
+    change = change_within(made.lengths, timeline)
+    if change is not None:
+        raise changes_at(made.lengths, *change)
 
 
 def _step_name(micro_batch: int, length: int | None) -> str:
@@ -212,6 +240,7 @@ class _Folding:
         pairs = [Pair(first, self._traced(job, TRACED[1], self._several[0]))]
         pairs += [Pair(*(self._traced(job, b, length) for b in TRACED)) for length in self._several[1:]]
         made = Study(job.model, pairs, self._lengths, whole)
+        _check_lengths(made, lambda length: self._traced(job, TRACED[0], length))
         if not made.is_regular:
             return None
         for deep, grown, extra, timeline in zip(jobs, growths, extras, small, strict=True):
