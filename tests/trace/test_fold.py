@@ -214,6 +214,32 @@ def test_runs_of_one_kind_of_two_and_of_a_pattern() -> None:
     assert runs_of(Tower([Block(16 + i) for i in range(8)]), 4) == []
 
 
+def test_a_pattern_counts_for_more_than_the_blocks_in_it_that_are_alike() -> None:
+    one_in_six = Tower([Block(16, wide=i % 6 == 5) for i in range(32)])
+    assert runs_of(one_in_six, 5) == [Run("blocks", 0, 6, 5)]
+
+
+def test_many_short_runs_are_traced_whole() -> None:
+    """Each run costs traces of its own: here more than the blocks that it leaves out."""
+    model = Several([Tower([Block(16) for _ in range(6)]) for _ in range(4)])
+    assert len(runs_of(model, 5)) == 4
+    assert trace(model, vectors).assumptions == trace(model, vectors, folding=False).assumptions
+    model = Several([Tower([Block(16) for _ in range(30)]) for _ in range(2)])
+    assert any("a few were traced" in text for text in trace(model, vectors).assumptions)
+
+
+class Several(nn.Module):
+    """Towers side by side."""
+
+    def __init__(self, towers: list[nn.Module]) -> None:
+        super().__init__()
+        for number, tower in enumerate(towers):
+            self.add_module(f"tower{number}", tower)
+
+    def forward(self, x: Any) -> Any:
+        return sum(tower(x) for tower in self.children())
+
+
 def test_blocks_that_share_weights_are_not_folded() -> None:
     shared = Block(16)
     assert runs_of(Tower([shared] * 8), 4) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -68,6 +69,56 @@ def test_a_range_is_what_each_length_is(
         assert evaluate(over.compute.step_flops, length) == pytest.approx(
             evaluate(alone.compute.step_flops, None), rel=0.001
         )
+
+
+def windowed() -> nn.Module:
+    return transformers.MistralForCausalLM(  # type: ignore[no-any-return]
+        transformers.MistralConfig(
+            hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+            num_hidden_layers=8, vocab_size=500, sliding_window=100, use_cache=False, bos_token_id=1, eos_token_id=2
+        )
+    )  # fmt: skip
+
+
+def test_a_range_is_parted_where_a_window_of_attention_begins_to_matter() -> None:
+    told: list[str] = []
+    with pytest.raises(
+        BadInput,
+        match=r"^seq_len: must be a range over which a training step stays the same; this model's changes after "
+        r"99 tokens, as attention over a window does: ask for 64\.\.99, or for 104\.\.512$",
+    ):
+        trace(windowed(), text, seq_len=(64, 512), progress=lambda what, done: told.append(what))
+    # Few blocks, at the lengths between which it was looked for.
+    assert len(told) < 30
+    for part in ((64, 99), (104, 512)):
+        profile = trace(windowed(), text, seq_len=part)
+        assert profile.affinity.affine
+        assert profile.seq_len is not None
+        assert (profile.seq_len.deviation or 0) < 0.001
+        assert any("a few were traced" in said for said in profile.assumptions)
+
+
+class Wavering(nn.Module):
+    """Does more at some lengths in the middle than at those on either side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 32)
+
+    def forward(self, input_ids: Any, labels: Any) -> Any:
+        x = self.table(input_ids)
+        if 128 < input_ids.shape[1] < 400:
+            x = x.sin().exp()
+        return types.SimpleNamespace(loss=(x * x).mean())
+
+
+def test_a_step_that_changes_more_than_once_is_told_with_how_far_off_it_is() -> None:
+    profile = trace(Wavering(), text, seq_len=(64, 512))
+    assert not profile.affinity.affine
+    assert profile.seq_len is not None
+    assert profile.seq_len.deviation is not None
+    assert profile.seq_len.deviation > 0.01
+    assert all(len(lines) == 1 for lines in profile.phases.values())
 
 
 def test_a_profile_of_a_range_round_trips(

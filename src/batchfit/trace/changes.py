@@ -24,25 +24,28 @@ def change_within(lengths: Lengths, timeline: Callable[[int], Timeline]) -> tupl
     first, last = timeline(before), timeline(after)
     if alike(first, last):
         return None
-    while after - before > 1:
+    while after - before > _ALIGNED:
         middle = _middle(before, after)
         found = timeline(middle)
         if alike(found, first):
             before = middle
         elif alike(found, last):
             after = middle
-        elif after - before <= _ALIGNED:
-            break
         else:
             return None
+    # Between them may be lengths of a third kind.
+    found_at = {length: timeline(length) for length in range(before + 1, after)}
+    while before + 1 in found_at and alike(found_at[before + 1], first):
+        before += 1
+    while after - 1 in found_at and alike(found_at[after - 1], last):
+        after -= 1
     return before, after
 
 
 def _middle(low: int, high: int) -> int:
-    """A length about half way: a multiple of `_ALIGNED` where there is one between."""
-    exact = (low + high) // 2
-    aligned = -(-exact // _ALIGNED) * _ALIGNED
-    return aligned if aligned < high else exact
+    """A multiple of `_ALIGNED` about half way between two lengths that are further apart."""
+    found = (low + high) // 2 // _ALIGNED * _ALIGNED
+    return found if found > low else found + _ALIGNED
 
 
 def changes_at(lengths: Lengths, before: int, after: int) -> BadInput:
