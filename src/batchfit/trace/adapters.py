@@ -66,6 +66,7 @@ def add_lora(model: nn.Module, lora: Lora) -> nn.Module:
         _check_names(field, model, names)
     _check_apart(lora)
     whole = _trained_whole(model, lora.train)
+    excluded: dict[str, Any] = {"exclude_modules": whole} if whole else {}
     config = peft.LoraConfig(
         r=lora.rank,
         target_modules=_targets(lora),
@@ -76,7 +77,7 @@ def add_lora(model: nn.Module, lora: Lora) -> nn.Module:
         use_dora=lora.dora,
         modules_to_save=list(lora.train) or None,
         task_type=_task(model),
-        **({"exclude_modules": whole} if whole else {}),
+        **excluded,
     )
     if any(isinstance(module, QuantizedLinear) for module in model.modules()):
         from batchfit.trace.qlora import QuantizedLora
