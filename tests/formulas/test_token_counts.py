@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchfit.batch import Batch
-from batchfit.formulas import token_counts, training_budget
+from batchfit.formulas import parallel_batch, token_counts, training_budget
 
 
 def test_gpt_3s_batch_and_run() -> None:
     """Brown et al. 2020, table 2.1 and section 2.2: batches of 3.2 million tokens, 300 billion in all."""
-    per_step = token_counts.tokens_per_step(1562, 2048)
+    per_step = parallel_batch.tokens_per_step(1562, 2048)
     assert per_step == pytest.approx(3.2e6, rel=1e-3)
     assert token_counts.optimizer_steps(300 * 10**9, per_step) == 93781
 
 
 def test_llama_2_tokens_per_step() -> None:
     """Touvron et al. 2023, "Llama 2", section 2.2: a global batch of 4 million tokens at a context of 4096."""
-    assert token_counts.tokens_per_step(1024, 4096) == 2**22
+    assert parallel_batch.tokens_per_step(1024, 4096) == 2**22
 
 
 @given(st.integers(1, 10**12), st.integers(1, 10**5))
@@ -31,7 +31,7 @@ def test_packed_sequences_hold_all_tokens(tokens: int, length: int) -> None:
 @given(st.integers(1, 10**6), st.integers(1, 64), st.integers(1, 64), st.integers(1, 8))
 def test_steps_are_those_of_an_epoch_with_a_short_last_step(n: int, b: int, a: int, g: int) -> None:
     batch = Batch(b, a, g)
-    per_step = token_counts.tokens_per_step(batch.effective_batch, 128)
+    per_step = parallel_batch.tokens_per_step(batch.effective_batch, 128)
     assert token_counts.optimizer_steps(n * 128, per_step) == batch.epoch(n, "short").optimizer_steps
 
 

@@ -12,15 +12,15 @@ import math
 CONSTANT, LINEAR, COSINE, INVERSE_SQUARE_ROOT, WARMUP_STABLE_DECAY = range(5)
 
 
-def scaled_rate(base_rate: float, base_batch: int, effective_batch: int, exponent: float) -> float:
-    """The rate for `effective_batch` where `base_rate` suits `base_batch`: η·(E/B)^p.
+def scaled_rate(base_rate: float, base_batch: int, effective_batch_size: int, exponent: float) -> float:
+    """The rate for `effective_batch_size` where `base_rate` suits `base_batch`: η·(E/B)^p.
 
     p = 1 is the linear rule for SGD (Goyal et al. 2017, "Accurate, Large Minibatch SGD", section 2.1), p = 1/2 the
     square-root rule: Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks", by the
     gradient's variance, and Malladi et al. 2022, "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms",
     for Adam.
     """
-    return float(base_rate * (effective_batch / base_batch) ** exponent)
+    return float(base_rate * (effective_batch_size / base_batch) ** exponent)
 
 
 def warmup_length(warmup_steps: int, warmup_share: float, total_steps: int) -> int:
@@ -28,9 +28,9 @@ def warmup_length(warmup_steps: int, warmup_share: float, total_steps: int) -> i
     return warmup_steps if warmup_steps >= 0 else math.ceil(total_steps * warmup_share)
 
 
-def warmup_tokens(warmup: int, effective_batch: int, sequence_length: int) -> int:
+def warmup_tokens(warmup: int, effective_batch_size: int, sequence_length: int) -> int:
     """Tokens that the warm-up sees: w·E·s."""
-    return warmup * effective_batch * sequence_length
+    return warmup * effective_batch_size * sequence_length
 
 
 def warmup_factor(step: int, warmup: int) -> float:

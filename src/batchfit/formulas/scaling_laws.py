@@ -73,11 +73,9 @@ REPLICATION_EXPONENT = REPLICATION.law().exponent
 SECONDS_PER_HOUR = 3600
 
 
-def budget(
-    by_hours: int, flops: float, gpu_hours: float, peak_16bit_tflops: float, utilisation: float
-) -> float:
+def budget(by_hours: int, flops: float, gpu_hours: float, peak_tflops: float, utilisation: float) -> float:
     """FLOPs of a compute budget: given as such, or GPU-hours at a share of the card's peak."""
-    return gpu_hours * SECONDS_PER_HOUR * peak_16bit_tflops * TERA * utilisation if by_hours == 1 else flops
+    return gpu_hours * SECONDS_PER_HOUR * peak_tflops * TERA * utilisation if by_hours == 1 else flops
 
 
 def optimal_parameters(budget: float, coefficient: float, exponent: float) -> int:

@@ -38,11 +38,6 @@ def dataset_tokens(
     return round(documents * words_per_document * word_ratio)
 
 
-def tokens_per_step(effective_batch: int, sequence_length: int) -> int:
-    """Tokens that contribute to one optimizer step, all sequences being full: E·s."""
-    return effective_batch * sequence_length
-
-
 def sequences(dataset_tokens: int, sequence_length: int) -> int:
     """Sequences that the tokens fill when they are packed end to end, the last one padded."""
     return math.ceil(dataset_tokens / sequence_length)
