@@ -29,6 +29,11 @@ Examples:
     help="Where people reach the app, if it stands behind another server; links start with it.",
 )
 @click.option(
+    "--allow-trace",
+    is_flag=True,
+    help="Trace the config.json that people give, in processes of their own with limits on time and memory.",
+)
+@click.option(
     "--feedback/--no-feedback", default=True, show_default=True, help="Ask on pages whether they helped."
 )
 @click.option(
@@ -58,6 +63,7 @@ def command(
     database_url: str | None,
     rate_limit: str,
     feedback_rate_limit: str,
+    allow_trace: bool,
 ) -> None:
     """Serve the web app: every calculator as a page, an embed and JSON."""
     try:
@@ -78,6 +84,7 @@ def command(
         origin=f"http://{host}:{port}",
         feedback=_store(database_url) if feedback else None,
         rates=Rates(answers=rate_limit, feedback=feedback_rate_limit),
+        allow_trace=allow_trace,
     )
     uvicorn.run(app, host=host, port=port, server_header=False)
 

@@ -20,11 +20,12 @@ from starlette.types import ASGIApp, Scope
 
 from batchfit.calculator import Calculator
 from batchfit.sentences import in_language
-from batchfit.web import api, pages, plan_pages
+from batchfit.web import api, pages
 from batchfit.web.feedback_pages import FeedbackPages
 from batchfit.web.limits import Limited
 from batchfit.web.negotiation import language_in_path, preferred
-from batchfit.web.plan_state import PlanState, read_plan_state
+from batchfit.web.plan_routes import PlanRoutes
+from batchfit.web.plan_trace import Tracer
 from batchfit.web.refusals import refusal_for
 from batchfit.web.security import Security
 from batchfit.web.shelf import Shelf
@@ -49,6 +50,7 @@ def create_app(
     origin: str = "http://127.0.0.1:8000",
     feedback: Store | None = None,
     rates: Rates | None = None,
+    allow_trace: bool = False,
 ) -> ASGIApp:
     """The app that serves a shelf of calculators, by default every one there is.
 
@@ -57,9 +59,16 @@ def create_app(
     pages are made at start, those of others when first asked for.
 
     Pages ask whether they helped where there is a store to keep the `feedback` in; it is closed with the app.
-    `rates` limit how much each address may ask for.
+    `rates` limit how much each address may ask for. `allow_trace` lets people have
+    their configs traced, each in a process of its own.
     """
-    handlers = _Handlers(Site(Shelf(shelf), feedback=feedback is not None), public_url, feedback, rates)
+    handlers = _Handlers(
+        Site(Shelf(shelf), feedback=feedback is not None),
+        public_url,
+        feedback,
+        rates,
+        Tracer(allowed=allow_trace),
+    )
     handlers.make_pages(handlers.public_url or origin)
     app = Starlette(
         routes=handlers.routes(),
@@ -72,9 +81,15 @@ def create_app(
 
 class _Handlers:
     def __init__(
-        self, site: Site, public_url: str | None, feedback: Store | None, rates: Rates | None
+        self,
+        site: Site,
+        public_url: str | None,
+        feedback: Store | None,
+        rates: Rates | None,
+        tracer: Tracer,
     ) -> None:
         self.site = site
+        self.planner = PlanRoutes(site, self._language, self._origin, self._page, tracer)
         self.public_url = public_url.rstrip("/") if public_url else None
         self.feedback = feedback
         self.feedback_pages = FeedbackPages(site, feedback, rates) if feedback else None
@@ -101,10 +116,7 @@ class _Handlers:
             Route("/{lang}/", self.home),
             Route("/{lang}/index.json", self.home_data),
             *(self.feedback_pages.routes() if self.feedback_pages else ()),
-            Route("/{lang}/plan", self.plan),
-            Route("/{lang}/plan.json", self.plan_data),
-            Route("/{lang}/plan.csv", self.plan_csv),
-            Route("/{lang}/plan/{name}.svg", self.plan_picture),
+            *self.planner.routes(),
             Route("/{lang}/{slug}.json", self.data),
             Route("/{lang}/{slug}", self.calculator),
         ]
@@ -161,28 +173,6 @@ class _Handlers:
             return pages.embed_page(self.site, self._state(request), theme, origin)
 
         return self._page(request, make)
-
-    # Planning takes milliseconds, not microseconds: these run in threads, so that others need not wait.
-
-    def plan(self, request: Request) -> Response:
-        origin = self._origin(request)
-
-        def make() -> Stored:
-            return plan_pages.plan_page(self.site, self._plan_state(request), origin)
-
-        return self._page(request, make)
-
-    def plan_data(self, request: Request) -> Response:
-        return plan_pages.plan_data(self._plan_state(request)).respond(request.headers)
-
-    def plan_csv(self, request: Request) -> Response:
-        return plan_pages.plan_csv(self._plan_state(request)).respond(request.headers)
-
-    def plan_picture(self, request: Request) -> Response:
-        picture = plan_pages.plan_picture(self._plan_state(request), request.path_params["name"])
-        if picture is None:
-            raise HTTPException(404)
-        return picture.respond(request.headers)
 
     # ---- Data ---------------------------------------------------------------------------------------------
 
@@ -285,9 +275,6 @@ class _Handlers:
         if calculator is None:
             raise HTTPException(404)
         return read_state(calculator, self._language(request), _query(request))
-
-    def _plan_state(self, request: Request) -> PlanState:
-        return read_plan_state(self.site.models, self._language(request), _query(request))
 
     def _language(self, request: Request) -> str:
         return language_in_path(request, self.site.languages)

@@ -70,13 +70,14 @@ _WATCHED = ("/healthz", "/healthz.json", "/metrics")
 
 class Limited:
     """Turns away requests for answers beyond the rate (429, Retry-After). `refuse` makes the response to those.
-    Feedback, which is posted, has a rate of its own."""
+    Feedback has a rate of its own."""
 
     def __init__(self, app: ASGIApp, rates: Rates, refuse: Callable[[Scope, int, int], Response]) -> None:
         self._app, self._rates, self._refuse = app, rates, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        counted = scope["type"] == "http" and scope["method"] != "POST" and scope["path"] not in _WATCHED
+        given = scope["type"] == "http" and scope["method"] == "POST" and scope["path"].endswith("/feedback")
+        counted = scope["type"] == "http" and not given and scope["path"] not in _WATCHED
         wait = self._rates.answer(scope) if counted else 0
         app = self._refuse(scope, 429, wait) if wait else self._app
         await app(scope, receive, send)

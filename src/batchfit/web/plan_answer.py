@@ -99,14 +99,14 @@ class PlanAnswer:
         if self.first.best is None:
             return None
         framework = self.state.wanted.get("emit", USUAL_FRAMEWORK)
-        return emitted(framework, self.first, self.state.model)
+        return emitted(framework, self.first, self.state.loaded_as)
 
     def as_data(self) -> dict[str, Any]:
         """What `batchfit plan --json` prints for the state's command. Raises BadInput where a file is asked for and
         there is no plan to make it of."""
         ready = None
         if (framework := self.state.wanted.get("emit")) is not None:
-            ready = emitted(framework, self.first, self.state.model)
+            ready = emitted(framework, self.first, self.state.loaded_as)
         return as_data(self.answers, ready)
 
     def as_csv(self) -> str:
@@ -126,10 +126,10 @@ class PlanAnswer:
 
 def answer_to(state: PlanState) -> PlanAnswer:
     """Plans what a state asks. What the planner cannot use is noted in the state; then there are no answers."""
-    if state.wrong or not state.model:
-        return PlanAnswer(state)
-    profiles = state.catalogue.profiles(state.model)
     try:
+        profiles = state.profiles
+        if state.wrong or not profiles:
+            return PlanAnswer(state)
         situations = [_bounded(situation_of(profiles, state.wanted, count)) for count in state.counts]
         answers = [answer(situation, top_of(state)) for situation in situations]
     except BadInput as wrong:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 
 from batchfit.gpus import Gpu, load_gpus
 from batchfit.languages import catalogue
+from batchfit.numbers import format_number
 from batchfit.planning.rank import SHARDINGS
 from batchfit.planning.traits import USUAL_SEQ_LEN, kind_of, seq_len_for
 from batchfit.sentences import Sentence, in_language
+from batchfit.units import split_unit
 from batchfit.web.plan_answer import PlanAnswer
-from batchfit.web.plan_state import PlanState, offered, trained_of
+from batchfit.web.plan_points import PAIRS, ROWS
+from batchfit.web.plan_state import OWN_FILE, PlanState, offered, trained_of
 from batchfit.web.plan_worked import SHARDING_NAMES
+from batchfit.web.trace_worker import lengths_of
 from batchfit.wording import complaint
 
 _MAKERS = ("NVIDIA", "AMD", "Apple", "Intel")
@@ -20,7 +26,19 @@ _MAKERS = ("NVIDIA", "AMD", "Apple", "Intel")
 #: Fields of the form; those that few need stand apart.
 FURTHER = ("micro_batch", "accumulation_steps", "replicas", "tolerance", "headroom")
 FORM = (
-    *("model", "gpu", "gpus", "batch", "seq_len", "precision", "optimizer", "checkpointing", "trained"),
+    *(
+        "model",
+        "points",
+        "own",
+        "gpu",
+        "gpus",
+        "batch",
+        "seq_len",
+        "precision",
+        "optimizer",
+        "checkpointing",
+        "trained",
+    ),
     *("sharding", *FURTHER),
 )
 
@@ -40,6 +58,24 @@ def named(name: str, value: str, lang: str) -> str:
     return in_language(VALUE_NAMES.get(name, {}).get(value, value), lang)
 
 
+#: Where a model may be from, as the form asks it.
+SOURCE_NAMES: dict[str, str] = {
+    "catalogue": Sentence("Known model"),
+    "own": Sentence("Your own model"),
+    "points": Sentence("Measured points"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PointRow:
+    """A pair of fields for a measured point, with what stands in them."""
+
+    batch_name: str
+    peak_name: str
+    batch: str
+    peak: str
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """An option of a select."""
@@ -47,6 +83,12 @@ class Choice:
     value: str
     label: str
     chosen: bool
+
+
+def _value(value: object) -> str:
+    """A config's value, as it stands in one; short."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 class PlanForm:
@@ -90,6 +132,78 @@ class PlanForm:
         }
 
     @property
+    def sources(self) -> list[Choice]:
+        """Where the model may be from."""
+        return [
+            Choice(source, in_language(name, self.lang), source == self.state.source)
+            for source, name in SOURCE_NAMES.items()
+        ]
+
+    @property
+    def point_rows(self) -> list[PointRow]:
+        """The fields for measured points: as typed, else as the address has them."""
+        points = self.state.points
+        return [
+            PointRow(
+                batch_name,
+                peak_name,
+                str(points[row].point.micro_batch) if row < len(points) else self.typed(batch_name),
+                self._peak(points[row].size) if row < len(points) else self.typed(peak_name),
+            )
+            for row, (batch_name, peak_name) in enumerate(PAIRS[: max(ROWS, len(points))])
+        ]
+
+    def _peak(self, size: str) -> str:
+        number, unit = split_unit(size, "GB")
+        return f"{format_number(Decimal(number), self.lang, max_fraction=12, grouping=False)} {unit}"
+
+    @property
+    def matched(self) -> str:
+        """Of a config that is of a catalogue's model: that it is planned with its profiles."""
+        state = self.state
+        if (
+            state.source != "catalogue"
+            or not state.own_text
+            or (entry := state.catalogue.find(state.model)) is None
+        ):
+            return ""
+        said = Sentence(
+            "Your config.json has the shape of {model}: planned with its profiles.", model=entry.title
+        )
+        return in_language(said, self.lang)
+
+    @property
+    def nearest_model(self) -> str:
+        """Of a config that no profiles are known of: which model is nearest, and what sets them apart."""
+        own = self.state.own
+        if not self.state.untraced or own is None or own.match is None or not own.match.differences:
+            return ""
+        apart = [
+            Sentence(
+                "{key} is {given}, there {known}",
+                key=each.key,
+                given=_value(each.given),
+                known=_value(each.known),
+            )
+            for each in own.match.differences
+        ]
+        listed = "; ".join(in_language(each, self.lang) for each in apart)
+        said = Sentence(
+            "Nearest in the catalogue: {model}, but {differences}.",
+            model=own.match.entry.title,
+            differences=listed,
+        )
+        return in_language(said, self.lang)
+
+    @property
+    def trace_command(self) -> str:
+        """The command that traces a config."""
+        own = self.state.own
+        lengths = lengths_of(own.config) if own is not None and own.config else None
+        span = f" --seq-len {lengths[0]}..{lengths[1]}" if lengths else ""
+        return f"batchfit trace config.json{span} --save {OWN_FILE}"
+
+    @property
     def gpus(self) -> dict[str, list[Choice]]:
         """The cards by maker and generation, the newest first."""
         chosen = self.card
@@ -113,6 +227,18 @@ class PlanForm:
         return "tokens" if self.typed("batch").endswith("tokens") or self._of_tokens else "samples"
 
     @property
+    def units(self) -> list[Choice]:
+        """What a batch may count: tokens only where samples are of tokens."""
+        _ = catalogue(self.lang).text
+        names = {"samples": _("Samples"), "tokens": _("Tokens")}
+        chosen = self.unit
+        return [
+            Choice(unit, name, unit == chosen)
+            for unit, name in names.items()
+            if unit in (chosen, "samples") or self.usual_length
+        ]
+
+    @property
     def _of_tokens(self) -> bool:
         return str(self.state.wanted.get("batch", "")).endswith("-tokens")
 
@@ -124,7 +250,10 @@ class PlanForm:
         return str(self.state.wanted.get("batch", "")).removesuffix("-tokens")
 
     def choices(self, name: str) -> list[Choice]:
-        """The values of a trait that the model's profiles have; the first leaves it open."""
+        """The values of a trait that the model's profiles have; the first leaves it open. None at all where the model
+        is known from measurements alone, which are of the way in which it was trained then."""
+        if self.state.source == "points" and name != "sharding" and name not in self.state.wanted:
+            return []
         _ = catalogue(self.lang).text
         if name == "sharding":
             values, open_label = [*SHARDINGS], _("any")
@@ -164,9 +293,7 @@ class PlanForm:
     @cached_property
     def lengths(self) -> tuple[int, int] | None:
         """The shortest and longest sequence that the model's profiles hold for; None where there is no choice."""
-        if not self.state.model:
-            return None
-        profiles = self.state.catalogue.profiles(self.state.model)
+        profiles = self.state.profiles
         if self.answer.answers:
             kind = kind_of(self.answer.situation.chosen[0])
             profiles = tuple(each for each in profiles if kind_of(each) == kind) or profiles
@@ -179,10 +306,10 @@ class PlanForm:
     @property
     def usual_length(self) -> str:
         """The sequence length that is planned for where none is given."""
-        if not self.state.model:
+        if not self.state.profiles:
             return ""
         if self.lengths:
             shortest, longest = self.lengths
             return str(min(max(USUAL_SEQ_LEN, shortest), longest))
-        length = seq_len_for(self.state.catalogue.profiles(self.state.model)[0], None)
+        length = seq_len_for(self.state.profiles[0], None)
         return "" if length is None else str(length)

@@ -10,6 +10,7 @@ from batchfit.web.api import as_json
 from batchfit.web.pages import REVALIDATE, address
 from batchfit.web.plan_answer import PlanAnswer, answer_to
 from batchfit.web.plan_form import PlanForm
+from batchfit.web.plan_own import MOST_CHARACTERS
 from batchfit.web.plan_state import PlanState, read_plan_state
 from batchfit.web.plan_view import PlanView
 from batchfit.web.site import Site, translator
@@ -32,12 +33,16 @@ def shown(site: Site, state: PlanState) -> dict[str, Any]:
         "ready": answer.ready if answer.answers else None,
         "frameworks": frameworks.names(),
         "pictures": answer.pictures() if answer.answers else {},
+        "most_characters": MOST_CHARACTERS,
         "preload": site.assets.with_imports("plan.js"),
     }
 
 
-def plan_page(site: Site, state: PlanState, origin: str) -> Stored:
-    """The page in a state."""
+def plan_page(
+    site: Site, state: PlanState, origin: str, *, tracing: bool = False, echo: bool = True
+) -> Stored:
+    """The page in a state; `tracing` where the server traces configs, `echo` with a model of one's own in its form, so
+    that the next request carries it again."""
     context = shown(site, state)
     query = context["query"]
     html = site.render(
@@ -47,6 +52,8 @@ def plan_page(site: Site, state: PlanState, origin: str) -> Stored:
         url=origin + address(context["path"], query),
         title=translator(state.lang)("Batch planner"),
         switch={other: address(f"/{other}/{SLUG}", query) for other in site.languages},
+        tracing=tracing,
+        own_text=state.own_text if echo and state.source == "own" else "",
         **context,
     )
     return Stored(html.encode(), "text/html", state.status, REVALIDATE)

@@ -10,7 +10,8 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 from batchfit.errors import BadInput
@@ -20,7 +21,10 @@ from batchfit.models import Variant
 from batchfit.numbers import decimal_text, read_number
 from batchfit.planning import TOP
 from batchfit.planning.target import parse_target
+from batchfit.profile import MemoryProfile
 from batchfit.web.model_catalogue import USUAL_GPU, ModelCatalogue
+from batchfit.web.plan_own import Own, measured, read_own
+from batchfit.web.plan_points import FIELDS, Measured, parse_points, points_of
 from batchfit.web.state import REPEATED
 
 #: What a plan is made for where nothing else is asked.
@@ -40,10 +44,16 @@ _WORDS = (
     "headroom",
     "interconnect",
 )
-NAMES = ("model", "batch", "gpu", "gpus", *_WHOLE, *_WORDS, "emit")
+NAMES = ("model", "points", "batch", "gpu", "gpus", *_WHOLE, *_WORDS, "emit")
+
+#: Where the model is from: the catalogue, two or more measured points, or a person's own file, which no address holds.
+Source = Literal["catalogue", "points", "own"]
+SOURCES: tuple[Source, ...] = ("catalogue", "points", "own")
 
 #: Fields of the form that stand for others of the address.
-_BESIDE = ("batch_unit", "trained")
+_BESIDE = ("batch_unit", "trained", "from", *FIELDS)
+#: What a person calls a file of their own in a command.
+OWN_FILE = "P.json"
 
 #: Plans shown at most: more than anybody reads, few enough to be quick.
 MOST_PLANS = 100
@@ -61,10 +71,11 @@ _SHOWN_AT = {
     "profile": "model",
     "most_accumulation": "max_accumulation",
     "framework": "emit",
+    "point": "points",
 }
 
 
-@dataclass(slots=True)
+@dataclass
 class PlanState:
     """What one address asks.
 
@@ -73,10 +84,17 @@ class PlanState:
     counts     the numbers of GPUs, ascending
     wrong      what is wrong, by field
     malformed  a field is given twice
+    source     where the model is from
+    points     the measured points
+    own        the model that is not the catalogue's: of points, or of the text `own_text`
     """
 
     lang: str
     catalogue: ModelCatalogue
+    source: Source = "catalogue"
+    points: tuple[Measured, ...] = ()
+    own: Own | None = None
+    own_text: str = ""
     typed: dict[str, str] = field(default_factory=dict)
     wanted: dict[str, Any] = field(default_factory=dict)
     counts: list[int] = field(default_factory=list)
@@ -88,9 +106,37 @@ class PlanState:
         """The model's name in the catalogue; empty where it has none."""
         return str(self.wanted.get("model", ""))
 
+    @cached_property
+    def profiles(self) -> tuple[MemoryProfile, ...]:
+        """The profiles to plan with; none where no model is given."""
+        if self.source != "catalogue":
+            return self.own.profiles if self.own else ()
+        return self.catalogue.profiles(self.model) if self.model else ()
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The ways of training that there are profiles of. Measured points are of a way that is not known."""
+        if self.source == "catalogue":
+            return self.catalogue.variants.get(self.model, ())
+        traced = (profile for profile in self.profiles if profile.provenance.how != "measured")
+        return tuple(Variant.of(profile) for profile in traced)
+
+    @property
+    def loaded_as(self) -> str:
+        """What a command calls the model: its name in the catalogue, or a file."""
+        return self.model or OWN_FILE
+
+    @property
+    def untraced(self) -> bool:
+        """Whether the model is a config that no profiles are known of yet."""
+        return self.source == "own" and self.own is not None and not self.own.profiles
+
     def add(self, wrong: BadInput) -> None:
         """Notes what is wrong, at the field where the page shows it."""
-        self.wrong.setdefault(_SHOWN_AT.get(wrong.field, wrong.field), wrong)
+        at = _SHOWN_AT.get(wrong.field, wrong.field)
+        if at == "model" and self.source != "catalogue":
+            at = self.source
+        self.wrong.setdefault(at, wrong)
 
     @property
     def status(self) -> int:
@@ -100,6 +146,11 @@ class PlanState:
     def pairs(self, **changed: str | None) -> dict[str, str]:
         """The address's fields with some changed; None leaves one out. What cannot be read stays as it was typed."""
         found: dict[str, str] = {}
+        if self.source == "own" or (self.source == "points" and not self.points):
+            found |= {
+                "from": self.source,
+                **{name: self.typed[name] for name in FIELDS if name in self.typed},
+            }
         for name in NAMES:
             value = self.wanted.get(name)
             text = self.typed.get(name, "") if value is None else str(value)
@@ -118,19 +169,28 @@ class PlanState:
     def command(self) -> str:
         """The command that gives the same answer."""
         pairs = self.pairs()
-        words = ["batchfit", "plan", pairs.pop("model", "")]
+        for name in ("from", "points"):
+            pairs.pop(name, None)
+        words = ["batchfit", "plan", pairs.pop("model", OWN_FILE)]
         for name, value in pairs.items():
             words += [f"--{name.replace('_', '-')}", value]
-        return shlex.join(words)
+        if not self.points:
+            return shlex.join(words)
+        points = [word for each in self.points for word in ("--point", str(each))]
+        made = shlex.join(["batchfit", "calibrate", *points, "--save", OWN_FILE])
+        return f"{made} && {shlex.join(words)}"
 
 
-def read_plan_state(catalogue: ModelCatalogue, lang: str, query: Iterable[tuple[str, str]]) -> PlanState:
-    """The state that a query gives. Fields that are not known are ignored; nothing here raises."""
+def read_plan_state(
+    catalogue: ModelCatalogue, lang: str, query: Iterable[tuple[str, str]], own_text: str = ""
+) -> PlanState:
+    """The state that a query gives, with a model of one's own where the request carries one. Fields that are not known
+    are ignored; nothing here raises."""
     state = PlanState(lang, catalogue)
     given = _given(state, query)
+    state.source = _source(given)
     state.typed = {**given, **{name: text for name, text in DEFAULTS.items() if not given.get(name)}}
-    if catalogue:
-        state.typed.setdefault("model", catalogue.usual)
+    _read_source(state, own_text)
     for name, text in list(state.typed.items()):
         try:
             state.wanted |= dict(_read(state, name, text))
@@ -139,6 +199,59 @@ def read_plan_state(catalogue: ModelCatalogue, lang: str, query: Iterable[tuple[
     if state.malformed:
         state.wanted.pop("emit", None)
     return state
+
+
+def _source(given: Mapping[str, str]) -> Source:
+    """Where the model is from: as the form says, else as the fields that are there do."""
+    if (said := given.get("from")) in SOURCES:
+        return said
+    return "points" if "points" in given and "model" not in given else "catalogue"
+
+
+def _read_source(state: PlanState, own_text: str) -> None:
+    """Reads the model from where it is, and leaves out what the form holds of the other ways to give one."""
+    typed = state.typed
+    if state.source != "points":
+        for name in ("points", *FIELDS):
+            typed.pop(name, None)
+    if state.source != "catalogue":
+        typed.pop("model", None)
+    try:
+        if state.source == "points":
+            state.points = _points(typed, state.lang)
+            if state.points:
+                state.own = Own(measured([each.point for each in state.points]))
+        elif state.source == "own" and own_text.strip():
+            state.own_text = own_text
+            state.own = read_own(own_text)
+            _look_up(state, state.own)
+    except BadInput as wrong:
+        state.add(wrong)
+    if state.source == "catalogue" and state.catalogue:
+        typed.setdefault("model", state.catalogue.usual)
+
+
+def _look_up(state: PlanState, own: Own) -> None:
+    """Where a config is of a catalogue's shape it needs no file: the address alone says it. Raises BadInput where it
+    is of no shape that there are profiles of."""
+    if own.config is None:
+        return
+    if own.known and state.catalogue.find(own.known.name):
+        state.source, state.typed["model"] = "catalogue", own.known.name
+        return
+    raise BadInput("own", "is of a model that the catalogue has no profiles of: it has to be traced first")
+
+
+def _points(typed: dict[str, str], lang: str) -> tuple[Measured, ...]:
+    """The points in an address, or in the form's fields; none where nothing is typed yet."""
+    rows = any(name in typed for name in FIELDS)
+    if not rows and "points" not in typed:
+        return ()
+    points = points_of(typed, lang) if rows else parse_points(typed["points"])
+    for name in FIELDS:
+        typed.pop(name, None)
+    typed["points"] = ",".join(map(str, points))
+    return points
 
 
 def _given(state: PlanState, query: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -268,8 +381,7 @@ def top_of(state: PlanState) -> int:
 
 def offered(state: PlanState, name: str) -> list[str]:
     """The values of a trait that the model's profiles have, in their order, and the one asked for."""
-    found: Iterable[Variant] = state.catalogue.variants.get(state.model, ())
-    values = list(dict.fromkeys(str(getattr(variant, name)) for variant in found))
+    values = list(dict.fromkeys(str(getattr(variant, name)) for variant in state.variants))
     asked = trained_of(state.wanted) if name == "trained" else state.wanted.get(name)
     if name == "optimizer" and "adamw" in values and "adamw-8bit" not in values:
         # Which the planner computes from the profiles with AdamW.

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from batchfit.web.bodies import LARGEST_BODY
+from batchfit.web.bodies import largest_body
 from batchfit.web.state import LONGEST_QUERY
 
 #: The only paths that other sites may frame.
@@ -101,7 +101,7 @@ class Security:
         length = headers.get("content-length", "0")
         if not length.isdecimal():
             return 400
-        return 413 if len(length) > 12 or int(length) > LARGEST_BODY else None
+        return 413 if len(length) > 12 or int(length) > largest_body(scope["path"]) else None
 
     def _refused(self, scope: Scope, status: int) -> Response:
         response = self._refuse(scope, status)

@@ -3,6 +3,7 @@
 
 import "./copy.js";
 import { attachFilter } from "./filter.js";
+import { attachOwn } from "./plan-own.js";
 
 const QUIET = 700; // milliseconds without a key until the answer is spoken
 const SLOW = 400; // milliseconds until an answer that is yet to come is marked as such
@@ -16,18 +17,25 @@ function start() {
   const path = new URL(form.action).pathname;
   const filters = [...form.querySelectorAll("[data-filter]")].map(attachFilter);
   const follow = attachSlider(form);
+  const own = attachOwn(form, () => want({ address: typed(), history: "push" }));
 
   // ---- Asking -----------------------------------------------------------------------------------------------
 
-  /** The page at an address, as a document. The browser reads it as it reads pages, so no text becomes markup here. */
+  /** The page at an address, as a document. The browser reads it as it reads pages, so no text becomes markup here.
+      A model of one's own, which no address holds, goes with the request. */
   function ask(address) {
+    const asked = new URL(address, location);
+    const carries = asked.searchParams.get("from") === "own" && own.text();
+    const body = carries ? asked.searchParams : null;
+    body?.set("own", carries);
+    body?.set("echo", "no");
     return new Promise((resolve, reject) => {
       const request = new XMLHttpRequest();
-      request.open("GET", address);
+      request.open(carries ? "POST" : "GET", carries ? asked.pathname : address);
       request.responseType = "document";
       request.onload = () => (request.response?.querySelector("[data-planner]") ? resolve(request.response) : reject(request));
       request.onerror = () => reject(request);
-      request.send();
+      request.send(body);
     });
   }
 
@@ -64,9 +72,11 @@ function start() {
 
   function typed() {
     const pairs = new URLSearchParams();
-    for (const [name, value] of new FormData(form)) if (value.trim()) pairs.append(name, value);
+    for (const [name, value] of new FormData(form)) if (value.trim() && name !== "own") pairs.append(name, value);
     return `${path}?${pairs}`;
   }
+
+  const source = (of) => of.elements.from?.value;
 
   // ---- Showing ----------------------------------------------------------------------------------------------
 
@@ -81,6 +91,13 @@ function start() {
         if (open.has(each.dataset.key)) each.open = open.get(each.dataset.key);
       }
     }
+    const theirs = source(other.querySelector("form"));
+    if (theirs && theirs !== source(form)) {
+      // The answer is of another kind of model than was asked for: a config turned out to be one of the catalogue.
+      form.elements.from.value = theirs;
+      values = true;
+    }
+    if (theirs === "own") own.keep();
     if (values) for (const filter of filters) filter.clear();
     for (const field of form.querySelectorAll("[data-field]")) {
       const fresh = other.querySelector(`[data-field="${field.dataset.field}"]`);
@@ -113,7 +130,7 @@ function start() {
       if (other.hasAttribute("aria-invalid")) control.setAttribute("aria-invalid", "true");
       if (control.placeholder !== undefined && other.placeholder) control.placeholder = other.placeholder;
       if (control.tagName === "SELECT" && !control.hasAttribute("data-fixed")) renew(control, other);
-      if (values) control.value = other.value;
+      if (values && control.name !== "own") control.value = other.value;
     }
     const slider = field.querySelector("[data-slider]");
     if (slider) {
@@ -157,7 +174,7 @@ function start() {
   });
   form.addEventListener("focusout", () => { typing = null; });
   form.addEventListener("submit", (event) => {
-    if (home) return;
+    if (home || event.submitter?.hasAttribute("formaction")) return;
     event.preventDefault();
     want({ address: typed(), history: "replace" });
   });
@@ -187,6 +204,8 @@ function start() {
     form.append(kept);
   }
 
+  // A page opened from an address asks again with the model that this tab has kept.
+  if (source(form) === "own" && !root.hasAttribute("data-answered") && own.text()) want({ address: location.href, values: true });
   document.documentElement.dataset.ready = "true";
 }
 

@@ -1,0 +1,171 @@
+"""The planner's addresses. What a model of one's own is in goes with a POST; everything else is an address."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from urllib.parse import parse_qsl
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from batchfit.errors import BadInput
+from batchfit.web import plan_pages
+from batchfit.web.bodies import read_body
+from batchfit.web.pages import address
+from batchfit.web.plan_own import Own, read_own
+from batchfit.web.plan_state import PlanState, read_plan_state
+from batchfit.web.plan_trace import Tracer
+from batchfit.web.site import Site
+from batchfit.web.stored import Stored
+from batchfit.wording import complaint
+
+#: More than the form has.
+_MOST_FIELDS = 100
+_FORM = "application/x-www-form-urlencoded"
+
+
+class PlanRoutes:
+    """The planner's page, its twins, and traces. The functions say a request's language and origin, and keep pages
+    that no query changes."""
+
+    def __init__(
+        self,
+        site: Site,
+        language: Callable[[Request], str],
+        origin: Callable[[Request], str],
+        kept: Callable[[Request, Callable[[], Stored]], Response],
+        tracer: Tracer,
+    ) -> None:
+        self._site, self._tracer = site, tracer
+        self._language, self._origin, self._kept = language, origin, kept
+
+    def routes(self) -> list[Route]:
+        """Planning takes milliseconds, not microseconds: it runs in threads, so that others need not wait."""
+        return [
+            Route("/{lang}/plan", self.page),
+            Route("/{lang}/plan", self.posted_page, methods=["POST"]),
+            Route("/{lang}/plan/trace", self.trace, methods=["POST"]),
+            Route("/{lang}/plan.json", self.data),
+            Route("/{lang}/plan.json", self.posted_data, methods=["POST"]),
+            Route("/{lang}/plan.csv", self.csv),
+            Route("/{lang}/plan.csv", self.posted_csv, methods=["POST"]),
+            Route("/{lang}/plan/{name}.svg", self.picture),
+            Route("/{lang}/plan/{name}.svg", self.posted_picture, methods=["POST"]),
+        ]
+
+    # ---- By an address --------------------------------------------------------------------------------------
+
+    def page(self, request: Request) -> Response:
+        return self._kept(request, lambda: self._page(request, self._asked(request)))
+
+    def data(self, request: Request) -> Response:
+        return plan_pages.plan_data(self._asked(request)).respond(request.headers)
+
+    def csv(self, request: Request) -> Response:
+        return plan_pages.plan_csv(self._asked(request)).respond(request.headers)
+
+    def picture(self, request: Request) -> Response:
+        return _found(plan_pages.plan_picture(self._asked(request), request.path_params["name"])).respond(
+            request.headers
+        )
+
+    # ---- With a model of one's own ----------------------------------------------------------------------------
+
+    async def posted_page(self, request: Request) -> Response:
+        fields = await _form(request)
+        state = await run_in_threadpool(self._posted, request, fields)
+        if state.source != "own" and not state.own_text:
+            # A form without a model of one's own is an address like any other, to be shared and to go back to.
+            return RedirectResponse(address(request.url.path, state.query()), 303)
+        if dict(fields).get("trace") == "now" and state.own is not None and state.untraced:
+            state = await self._traced(request, fields, state.own)
+        # A script has the text already.
+        echo = dict(fields).get("echo") != "no"
+        return (await run_in_threadpool(self._page, request, state, echo)).respond(request.headers)
+
+    async def posted_data(self, request: Request) -> Response:
+        state = await run_in_threadpool(self._posted, request, await _form(request))
+        return (await run_in_threadpool(plan_pages.plan_data, state)).respond(request.headers)
+
+    async def posted_csv(self, request: Request) -> Response:
+        state = await run_in_threadpool(self._posted, request, await _form(request))
+        return (await run_in_threadpool(plan_pages.plan_csv, state)).respond(request.headers)
+
+    async def posted_picture(self, request: Request) -> Response:
+        state = await run_in_threadpool(self._posted, request, await _form(request))
+        made = await run_in_threadpool(plan_pages.plan_picture, state, request.path_params["name"])
+        return _found(made).respond(request.headers)
+
+    async def trace(self, request: Request) -> Response:
+        """The steps of a trace as lines of JSON, while it runs; it ends with whoever asked for it."""
+        lang = self._language(request)
+        text = dict(await _form(request)).get("own", "")
+        return StreamingResponse(
+            self._steps(text, lang), media_type="application/x-ndjson", headers={"Cache-Control": "no-store"}
+        )
+
+    async def _steps(self, text: str, lang: str) -> AsyncIterator[str]:
+        try:
+            own = read_own(text)
+            if own.config is None:
+                raise BadInput("own", "must be a config.json to be traced")
+            async with aclosing(self._tracer.trace(own.config)) as steps:
+                async for step in steps:
+                    yield _line({"done": step.done, "what": step.what})
+                    if step.profiles:
+                        yield _line({"own": json.dumps(step.profiles, separators=(",", ":"))})
+        except BadInput as wrong:
+            yield _line({"error": complaint(wrong, lang)})
+
+    async def _traced(self, request: Request, fields: list[tuple[str, str]], own: Own) -> PlanState:
+        """The state with the config's trace in its place, or with what went wrong."""
+        try:
+            async with aclosing(self._tracer.trace(own.config or {})) as steps:
+                found = [step.profiles async for step in steps][-1]
+        except BadInput as wrong:
+            state = self._posted(request, fields)
+            state.wrong["own"] = wrong
+            return state
+        text = json.dumps(found, separators=(",", ":"))
+        return self._posted(request, [*(pair for pair in fields if pair[0] != "own"), ("own", text)])
+
+    # ---- What a request asks for ------------------------------------------------------------------------------
+
+    def _page(self, request: Request, state: PlanState, echo: bool = True) -> Stored:
+        return plan_pages.plan_page(
+            self._site, state, self._origin(request), tracing=self._tracer.allowed, echo=echo
+        )
+
+    def _asked(self, request: Request) -> PlanState:
+        query = parse_qsl(request.url.query, keep_blank_values=True)
+        return read_plan_state(self._site.models, self._language(request), query)
+
+    def _posted(self, request: Request, fields: list[tuple[str, str]]) -> PlanState:
+        own = dict(fields).get("own", "")
+        return read_plan_state(self._site.models, self._language(request), fields, own)
+
+
+def _found(made: Stored | None) -> Stored:
+    if made is None:
+        raise HTTPException(404)
+    return made
+
+
+def _line(data: dict[str, object]) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+async def _form(request: Request) -> list[tuple[str, str]]:
+    """The fields of a form. Raises HTTPException: 415 and 400 for what is no form, 413 where it is too large."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        raise HTTPException(415)
+    try:
+        text = (await read_body(request)).decode("utf-8")
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:  # not UTF-8, or more fields than any form of ours has
+        raise HTTPException(400) from None
