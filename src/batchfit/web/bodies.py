@@ -26,8 +26,8 @@ def largest_body(path: str) -> int:
 
 
 async def read_body(request: Request) -> bytes:
-    """The whole body. Raises HTTPException: 413 where it is larger than its path allows, 408 where it takes too long, 400
-    where it ends before its end."""
+    """The whole body. Raises HTTPException: 413 where it is larger than its path allows, 408 where it takes too long,
+    400 where it ends before its end."""
     body, limit = bytearray(), largest_body(request.url.path)
     try:
         async with asyncio.timeout(LONGEST_ARRIVAL):
