@@ -24,7 +24,7 @@ from batchfit import calculators
 from batchfit.calculator import Calculator, Output
 from batchfit.fields import Field
 from batchfit.pictures import picture_of
-from batchfit.web.pages import SHARE
+from batchfit.web.shared import TARGETS
 from batchfit.web.shelf import ANNOUNCED, group_title
 
 PACKAGE = Path(__file__).parent.parent / "src" / "batchfit"
@@ -77,7 +77,7 @@ def _in_records() -> Iterator[tuple[Text, str]]:
                     yield text, where.replace("calculators", "pictures")
     for announced in ANNOUNCED:
         yield announced.title, "web/shelf.py"
-    yield from ((target.name, "web/pages.py") for target in SHARE if not target.brand)
+    yield from ((target.name, "web/shared.py") for target in TARGETS if not target.brand)
 
 
 def _of_calculator(calculator: Calculator) -> Iterator[Text]:

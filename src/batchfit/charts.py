@@ -14,7 +14,7 @@ from unicodedata import east_asian_width
 from batchfit.bidi import isolated
 from batchfit.languages import SOURCE
 from batchfit.numbers import format_number
-from batchfit.palette import COLOURS, PARTS
+from batchfit.palette import COLOURS, INTERFACE, PARTS
 from batchfit.planning.result import Plan, Plans
 from batchfit.planning.sensitivity import Curve
 from batchfit.sentences import Sentence, Size, in_language
@@ -33,20 +33,31 @@ def standalone(svg: str) -> str:
     return svg.replace(">", f"><style>{STYLE}</style>", 1)
 
 
-#: The style of a picture that stands alone, light or dark as the reader's screen is.
-STYLE = (
-    ".bf text{font:12px system-ui,sans-serif;fill:#1b1f24}.bf .small{font-size:11px}.bf .end{text-anchor:end}"
-    ".bf .middle{text-anchor:middle}.bf .axis{stroke:#8a9099;fill:none}.bf .grid{stroke:#d8dbdf;fill:none}"
-    ".bf .curve{stroke:#1f4e79;stroke-width:2;fill:none}.bf .reserved{stroke:#1f4e79;stroke-dasharray:5 3;fill:none}"
-    ".bf .limit{stroke:#b3261e;stroke-width:1.5;fill:none}.bf .limit-text{fill:#b3261e}"
-    ".bf .answer{fill:#0b6e4f;stroke:#fff}.bf .answer-text{fill:#0b6e4f;font-weight:600}.bf .point{fill:#1f4e79}"
-    ".bf .on-dark{fill:#fff}.bf .on-light{fill:#1b1f24}"
+def _toned(paper: int) -> str:
+    """What of the style depends on the paper: 0 for light, 1 for dark."""
+    colour = {name: pair[paper] for name, pair in INTERFACE.items()}
+    curve = COLOURS["optimizer" if paper else "weights"]
+    return (
+        f".bf text{{fill:{colour['ink']}}}.bf .axis{{stroke:{colour['edge']}}}.bf .grid{{stroke:{colour['line']}}}"
+        f".bf .curve,.bf .reserved{{stroke:{curve}}}.bf .point{{fill:{curve}}}"
+        f".bf .limit{{stroke:{colour['wrong']}}}.bf .limit-text{{fill:{colour['wrong']}}}"
+        f".bf .answer{{fill:{colour['answer']};stroke:{colour['paper']}}}"
+        f".bf .answer-text{{fill:{colour['answer']};font-weight:600}}"
+        f".bf .on-dark{{fill:{INTERFACE['paper'][0]}}}.bf .on-light{{fill:{INTERFACE['ink'][0]}}}"
+    )
+
+
+#: The style of a picture that stands alone on light paper.
+LIGHT_STYLE = (
+    ".bf text{font:12px system-ui,sans-serif}.bf .small{font-size:11px}.bf .end{text-anchor:end}"
+    ".bf .middle{text-anchor:middle}.bf .axis,.bf .grid,.bf .curve,.bf .reserved,.bf .limit{fill:none}"
+    ".bf .curve{stroke-width:2}.bf .reserved{stroke-dasharray:5 3}.bf .limit{stroke-width:1.5}"
     + "".join(f".bf .{part}{{fill:{colour}}}" for part, colour in COLOURS.items())
-    + "@media(prefers-color-scheme:dark){.bf text{fill:#e6e8eb}.bf .grid{stroke:#3a3f46}"
-    ".bf .curve,.bf .reserved{stroke:#7fb8d4}.bf .point{fill:#7fb8d4}.bf .limit{stroke:#f2938c}"
-    ".bf .limit-text{fill:#f2938c}.bf .answer{fill:#5fd3a8}.bf .answer-text{fill:#5fd3a8}"
-    ".bf .on-light{fill:#1b1f24}.bf .on-dark{fill:#fff}}"
+    + _toned(0)
 )
+
+#: The same, light or dark as the reader's screen is.
+STYLE = LIGHT_STYLE + f"@media(prefers-color-scheme:dark){{{_toned(1)}}}"
 
 #: Parts whose colour is light enough for dark text.
 _LIGHT = ("optimizer", "activations", "free")
@@ -109,7 +120,7 @@ def memory_bar(plan: Plan, lang: str = SOURCE, width: int = WIDTH) -> str:
         label, size = in_language(segment.label, lang), size_text(segment.nbytes, lang)
         title = _element("title", f"{label}: {size}")
         shapes.append(_group(title + _rectangle(x, 24, room, 44, segment.part)))
-        if room >= 12 + max(_length(label, 12), _length(size, 11)):
+        if room >= 12 + max(text_length(label, 12), text_length(size, 11)):
             tone = "on-light" if segment.part in _LIGHT else "on-dark"
             shapes.append(_text(x + 6, 43, label, f"{tone} in-{segment.part}"))
             shapes.append(_text(x + 6, 59, size, f"{tone} small in-{segment.part}"))
@@ -140,7 +151,7 @@ class _Beneath:
 
     def named(self, part: str, text: str) -> list[str]:
         """A segment's colour and name, in the row that has room for it."""
-        taken = 13 + _length(text, 11)
+        taken = 13 + text_length(text, 11)
         if not self._rows or (self._x and self._x + taken > self._width):
             self._x, self._rows = 0.0, self._rows + 1
         x, y = self._x, 64 + 18 * self._rows
@@ -281,7 +292,7 @@ def _grid(ticks: Iterable[tuple[float, str]], left: int, right: int) -> list[str
     return shapes
 
 
-def _length(text: str, size: int) -> float:
+def text_length(text: str, size: int) -> float:
     """About how long a text is in a font of that size: ideographs are as wide as high, other letters half of it."""
     return sum(size if east_asian_width(letter) in "WF" else size * 0.54 for letter in text)
 

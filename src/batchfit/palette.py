@@ -1,4 +1,5 @@
-"""The colours of memory: the same parts, in the same order, in the terminal, the page, the notebook and the docs."""
+"""The colours of memory, the same parts in the same order in the terminal, the page, the notebook and the docs; and
+those of pages around it."""
 
 from __future__ import annotations
 
@@ -14,4 +15,31 @@ COLOURS = {
     "buffers": "#8a6fa8",
     "overhead": "#7a7f87",
     "free": "#e6e8eb",
+}
+
+#: "free" where the page is dark; the other parts look the same on both.
+FREE_IN_THE_DARK = "#3a424a"
+
+#: The colours of pages and pictures, on light paper and on dark. `answer` means "your answer", as cyan does in the
+#: terminal; `wrong` means "does not fit, or wrong".
+INTERFACE = {
+    "paper": ("#ffffff", "#14181b"),
+    "panel": ("#f5f7f7", "#1b2125"),
+    "ink": ("#1a2024", "#e7ebee"),
+    "muted": ("#566168", "#a0abb3"),
+    "line": ("#d7dde0", "#343d43"),
+    "edge": ("#7d8a92", "#7a8790"),
+    "answer": ("#00696b", "#5fd0cb"),
+    "on-answer": ("#ffffff", "#0d1a1a"),
+    "wrong": ("#a8321f", "#ff9c86"),
+}
+
+#: What `answer` may be instead, where a page that embeds a calculator has its own accent.
+ACCENTS = {
+    "teal": INTERFACE["answer"],
+    "blue": ("#1a5fb4", "#8ab8ff"),
+    "violet": ("#6a45b0", "#c3a9ff"),
+    "magenta": ("#a02472", "#ff9ad5"),
+    "green": ("#1f6b2e", "#86d594"),
+    "graphite": ("#3d464c", "#c9d1d6"),
 }

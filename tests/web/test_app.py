@@ -102,7 +102,8 @@ def test_the_site_map_lists_every_page_with_its_counterparts(client: TestClient)
         f"/{lang}/{slug}" for lang in languages() for slug in ("", "plan", *calculators.slugs())
     )
     assert all(client.get(page).status_code == 200 for page in pages)
-    assert xml.count("hreflang=") == len(pages) * len(languages())
+    assert xml.count("hreflang=") == len(pages) * (len(languages()) + 1)
+    assert xml.count('hreflang="x-default"') == len(pages)
     assert "http://batchfit.test/sitemap.xml" in client.get("/robots.txt").text
 
 
@@ -135,15 +136,17 @@ def test_an_embed_is_the_calculator_with_a_link_home(client: TestClient) -> None
     assert page.root.one("html").attributes["data-theme"] == "dark"
     assert page.submitted().startswith("theme=dark&")
     link = page.root.one("p", class_="by").one("a")
-    assert (link.text, link.attributes["href"]) == ("von batchfit", f"/de/{PATH}?micro_batch=8")
+    assert (link.text, link.attributes["href"]) == (
+        "von batchfit",
+        f"http://batchfit.test/de/{PATH}?micro_batch=8",
+    )
     assert not page.root.all("section", class_="article")
 
 
-def test_an_unknown_theme_is_the_reader_s_own(client: TestClient) -> None:
-    assert (
-        "data-theme"
-        not in Page.of(client.get(f"/embed/en/{PATH}?theme=pink").text).root.one("html").attributes
-    )
+def test_an_unknown_theme_is_refused(client: TestClient) -> None:
+    response = client.get(f"/embed/en/{PATH}?theme=pink")
+    assert response.status_code == 400
+    assert "theme: must be one of auto, light, dark; you gave pink" in parse(response.text).text
 
 
 # ---- Security -----------------------------------------------------------------------------------------------
@@ -327,7 +330,7 @@ def test_a_new_calculator_has_a_page_a_twin_an_embed_and_a_command(two: TestClie
     for path in (f"/en/{TINY.slug}", f"/de/{TINY.slug}", f"/embed/en/{TINY.slug}"):
         page = Page.of(two.get(f"{path}?replicas=7").text)
         assert page.result("effective_batch_size").startswith("42 ")
-        assert not page.root.all("svg")
+        assert not page.root.all("figure")
         assert not page.root.all(data_backwards="")
     twin = two.get(f"/en/{TINY.slug}.json?replicas=7").json()
     command = CliRunner().invoke(calculator_command(TINY), ["--replicas", "7", "--json"])

@@ -146,10 +146,14 @@ def test_everything_typed_is_escaped(client: TestClient) -> None:
     nasty = '"><script>alert(1)</script>{{7*7}}'
     for lang in EVERY:
         for path in (f"/{lang}/{PATH}", f"/embed/{lang}/{PATH}"):
-            response = client.get(path, params={"micro_batch": nasty, "theme": nasty})
+            response = client.get(path, params={"micro_batch": nasty})
             assert response.status_code == 422
             assert "<script>alert" not in response.text
             assert Page.of(response.text).typed("micro_batch") == nasty[:500]
+        for option in ("theme", "accent", "show"):
+            refused = client.get(f"/embed/{lang}/{PATH}", params={option: nasty})
+            assert refused.status_code == 400
+            assert "<script>alert" not in refused.text
 
 
 @pytest.mark.parametrize("lang", EVERY)
@@ -197,7 +201,7 @@ def test_the_page_shows_formula_example_picture_and_what_comes_next(client: Test
     assert [math.text for math in page.root.all("math", display="block")] == ["E=b⋅a⋅g", "M=b⋅A"]
     worked = [div.text.replace(" ", "") for div in page.root.all(data_worked="")]
     assert worked == ["E=b⋅a⋅g=2⋅8⋅1=16", "M=b⋅A=2⋅0.25GB=0.5GB"]
-    for svg in page.root.all("svg"):
+    for svg in page.root.one("figure").all("svg"):
         assert svg.attributes["aria-labelledby"] == page.root.one("figcaption").attributes["id"]
         assert len(svg.all("polygon", class_="activations")) == 8
         assert [text.text for text in svg.all("text", class_="peak-label")] == ["peak: 0.5 GB"]
@@ -208,7 +212,7 @@ def test_the_page_shows_formula_example_picture_and_what_comes_next(client: Test
 
 def test_many_steps_are_shown_as_the_first_few_and_the_last(client: TestClient) -> None:
     page = get(client, "accumulation_steps=1000")
-    for svg in page.root.all("svg"):
+    for svg in page.root.one("figure").all("svg"):
         numbers = [text.text for text in svg.all("text", class_="centred")]
         assert numbers[:3] == ["1", "2", "3"]
         assert numbers[-1] == "1,000"

@@ -24,7 +24,7 @@ from batchfit.languages import languages
 from batchfit.planning.request import MOST_GPUS as PLANNED_GPUS
 from batchfit.sentences import Counted, Rounded, Sentence, Share, Size, in_language
 from batchfit.web.app import create_app
-from batchfit.web.plan_state import MOST_GPUS, NAMES
+from batchfit.web.plan_state import DEFAULTS, MOST_GPUS, NAMES
 from tests.web.catalogue import GPT2, LLAMA, catalogue_in, profiles
 from tests.web.html import Element, parse
 
@@ -49,6 +49,11 @@ def page(client: TestClient, query: str, status: int = 200, lang: str = "en") ->
     response = client.get(f"/{lang}/plan?{query}")
     assert response.status_code == status, response.text
     return parse(response.text)
+
+
+def asked_by(address: str) -> dict[str, str]:
+    """What an address asks, with what it leaves out since it is as usual."""
+    return DEFAULTS | dict(parse_qsl(urlsplit(address).query))
 
 
 def error(root: Element, name: str) -> str:
@@ -163,7 +168,7 @@ def test_the_same_batch_on_other_numbers_of_gpus(client: TestClient) -> None:
 def test_the_cards_it_fits_on_are_those_the_planner_says(client: TestClient) -> None:
     asked = f"model={GPT2}&gpus=1&batch=8&micro_batch=4"
     linked = {
-        dict(parse_qsl(urlsplit(link.attributes["href"]).query))["gpu"]
+        asked_by(link.attributes["href"])["gpu"]
         for link in page(client, f"{asked}&gpu=h100-80gb").one("dl", class_="by-memory").all("a")
     }
     assert linked
@@ -232,7 +237,7 @@ def test_numbers_are_read_as_the_language_writes_them(
 ) -> None:
     root = page(client, f"model={LLAMA}&{typed}", lang=lang)
     address = root.one("div", data_planner="").attributes["data-address"]
-    assert dict(parse_qsl(urlsplit(address).query))["batch"] == batch
+    assert asked_by(address)["batch"] == batch
 
 
 def test_a_model_may_be_called_by_its_alias(client: TestClient) -> None:
@@ -336,7 +341,7 @@ def test_the_planner_comes_first_on_the_home_page(client: TestClient, lang: str)
 def test_the_state_goes_into_every_language(client: TestClient, lang: str) -> None:
     root = page(client, ASKED, lang=lang)
     for link in root.one("ul", class_="languages").all("a"):
-        assert dict(parse_qsl(urlsplit(link.attributes["href"]).query)) == dict(parse_qsl(ASKED))
+        assert asked_by(link.attributes["href"]) == dict(parse_qsl(ASKED))
     if lang != "en":
         sentence = root.one(data_sentence="").text
         assert "which fits" not in sentence

@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 from batchfit import __version__
 from batchfit.calculator import Calculator
 from batchfit.fields import Field
+from batchfit.languages import SOURCE
 from batchfit.web.feedback import ANSWERS, LONGEST_TEXT
 from batchfit.web.plan_state import DEFAULTS, NAMES
 from batchfit.web.shelf import group_title
@@ -62,7 +63,10 @@ def sitemap(site: Site, origin: str) -> Stored:
         alternates = [(lang, f"{origin}/{lang}/{slug}") for lang in site.languages]
         links = "".join(
             f'<xhtml:link rel="alternate" hreflang={quoteattr(lang)} href={quoteattr(url)}/>'
-            for lang, url in alternates
+            for lang, url in [
+                *alternates,
+                ("x-default", f"{origin}/{SOURCE}/{slug}" if slug else f"{origin}/"),
+            ]
         )
         date = f"<lastmod>{updated.isoformat()}</lastmod>" if updated else ""
         entries += [f"<url><loc>{escape(url)}</loc>{date}{links}</url>" for _, url in alternates]

@@ -28,6 +28,7 @@ from batchfit.web.plan_routes import PlanRoutes
 from batchfit.web.plan_trace import Tracer
 from batchfit.web.refusals import refusal_for
 from batchfit.web.security import Security
+from batchfit.web.sharing import Sharing
 from batchfit.web.shelf import Shelf
 from batchfit.web.site import Site
 from batchfit.web.state import State, read_state
@@ -95,6 +96,7 @@ class _Handlers:
         self.feedback_pages = FeedbackPages(site, feedback, rates) if feedback else None
         self._refused: OrderedDict[tuple[str, int, int], Stored] = OrderedDict()
         self._kept: OrderedDict[str, dict[str, Stored]] = OrderedDict()
+        self.sharing = Sharing(site, self._language, self._origin, self._page)
         script = resources.files("batchfit.web").joinpath("static", "embed.js").read_bytes()
         # Other people's pages name it by this address for years, so it is not kept for ever.
         self._embed_script = Stored(
@@ -111,7 +113,7 @@ class _Handlers:
             Route("/openapi.json", self.openapi),
             Route("/embed.js", self.embed_script),
             Route("/static/{name}", self.static),
-            Route("/embed/{lang}/{slug}", self.embed),
+            *self.sharing.routes(),
             Route("/{lang}", self.to_home),
             Route("/{lang}/", self.home),
             Route("/{lang}/index.json", self.home_data),
@@ -128,9 +130,7 @@ class _Handlers:
             for calculator in self.site.shelf:
                 state = read_state(calculator, lang, [])
                 page = partial(pages.calculator_page, self.site, state, origin)
-                embed = partial(pages.embed_page, self.site, state, "auto", origin)
                 self._keep(origin, f"/{lang}/{calculator.slug}", page)
-                self._keep(origin, f"/embed/{lang}/{calculator.slug}", embed)
 
     @asynccontextmanager
     async def running(self, app: Starlette) -> AsyncIterator[None]:
@@ -161,16 +161,6 @@ class _Handlers:
 
         def make() -> Stored:
             return pages.calculator_page(self.site, self._state(request), origin)
-
-        return self._page(request, make)
-
-    async def embed(self, request: Request) -> Response:
-        origin = self._origin(request)
-
-        def make() -> Stored:
-            theme = request.query_params.get("theme", "auto")
-            theme = theme if theme in pages.THEMES else "auto"
-            return pages.embed_page(self.site, self._state(request), theme, origin)
 
         return self._page(request, make)
 

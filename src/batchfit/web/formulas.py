@@ -14,7 +14,7 @@ from decimal import Decimal
 from markupsafe import Markup, escape
 
 from batchfit.calculator import Calculator, Output, Value
-from batchfit.emit import Quantity, Style, to_mathml, worked_example
+from batchfit.emit import Quantity, Style, to_mathml, to_text, worked_example
 from batchfit.fields import Field
 from batchfit.languages import catalogue
 from batchfit.numbers import format_number, symbols
@@ -50,6 +50,32 @@ def shown(
         )
         for output in calculator.outputs
     ]
+
+
+def as_text(
+    calculator: Calculator, values: Mapping[str, Value], units: Mapping[str, str], lang: str
+) -> list[tuple[Output, str, str]]:
+    """Each output with its formula and its worked example as text; without values, the latter is empty."""
+    records, letters, style = _records(calculator), _letters(calculator), _style(lang)
+
+    def show(name: str | None, value: Value) -> Quantity:
+        of = records.get(name or "")
+        if of is None or of.kind != "bytes":
+            return Quantity(format_number(value, lang, significant=_DIGITS))
+        unit = units[of.name]
+        return Quantity(format_number(Decimal(value) / UNITS[unit], lang, significant=_DIGITS), unit)
+
+    found = []
+    for output in calculator.outputs:
+        # The result is asked for by the formula's name.
+        records[output.formula.__name__] = output
+        given = {name: values[name] for name in output.parameters} if values else None
+        symbolic = to_text(output.formula, letters, output.symbol, style=style)
+        worked = (
+            to_text(output.formula, letters, output.symbol, given, style=style, show=show) if given else ""
+        )
+        found.append((output, symbolic, worked))
+    return found
 
 
 def _records(calculator: Calculator) -> dict[str, Field | Output]:

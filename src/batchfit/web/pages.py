@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from babel.dates import format_date
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from batchfit.calculator import Calculator
 from batchfit.sentences import in_language
 from batchfit.web.formulas import shown
 from batchfit.web.instrument import Instrument
 from batchfit.web.refusals import Refusal
+from batchfit.web.shared import of_calculator
 from batchfit.web.shelf import Announced, group_title
 from batchfit.web.site import Site, as_data, formulas_file, translator
 from batchfit.web.state import State
 from batchfit.web.stored import Stored
-
-THEMES = ("auto", "light", "dark")
-
-#: What people paste into their pages. The height is what most calculators take before the script has measured it.
-EMBED_CODE = (
-    '<iframe src="{url}" title="{title}" width="100%" height="900" style="border:0" loading="lazy"></iframe>\n'
-    '<script src="{script}" async></script>'
-)
 
 # A page may be kept but is asked for anew each time; thanks to its ETag that costs no body.
 REVALIDATE = {"Cache-Control": "no-cache"}
@@ -49,92 +41,30 @@ class Group:
     links: list[Link]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A way to share: where it leads with the page's address and its answer put in. A brand has the same name in
-    every language."""
-
-    name: str
-    pattern: str
-    brand: bool = True
-
-    def href(self, url: str, text: str) -> str:
-        """The address, with {url} and {text} filled in."""
-        return self.pattern.format(url=quote(url, safe=""), text=quote(text, safe=""))
-
-
-SHARE = (
-    Target("X", "https://x.com/intent/post?text={text}&url={url}"),
-    Target("Facebook", "https://www.facebook.com/sharer/sharer.php?u={url}"),
-    Target("LINE", "https://social-plugins.line.me/lineit/share?url={url}&text={text}"),
-    Target("E-mail", "mailto:?subject={text}&body={url}", brand=False),
-)
-
-
-def address(path: str, query: str = "") -> str:
-    """A path with its query, where there is one."""
-    return f"{path}?{query}" if query else path
-
-
 def calculator_page(site: Site, state: State, origin: str) -> Stored:
     """A calculator's page in a state."""
     calculator, lang = state.calculator, state.lang
     instrument = Instrument(state, site.shelf.pictures[calculator.slug])
-    path, query = f"/{lang}/{calculator.slug}", state.query()
-    prose = site.prose[calculator.slug, lang]
-    url = origin + address(path, query)
-    embed_url = origin + address(f"/embed/{lang}/{calculator.slug}", query)
+    shared = of_calculator(instrument, origin)
     html = site.render(
         "calculator.html",
         lang,
         calculator=calculator,
         instrument=instrument,
         state=state,
-        prose=prose,
-        origin=origin,
-        path=path,
-        query=query,
-        url=url,
-        embed_url=embed_url,
-        embed_code=EMBED_CODE.format(
-            url=escape(embed_url),
-            title=escape(translator(lang)(calculator.title)),
-            script=escape(f"{origin}/embed.js"),
-        ),
+        shared=shared,
+        prose=site.prose[calculator.slug, lang],
+        path=shared.path,
+        query=shared.query,
         formulas=shown(calculator, instrument.values, instrument.shown_units, lang),
-        data=_data(site, instrument, path),
-        preload=_scripts(site, calculator, "sharing.js"),
+        data=data_for_script(site, instrument, shared.path),
+        preload=scripts_of(site, calculator, "sharing.js"),
         faq=_faq(site, calculator, lang),
-        share=[
-            (target, target.href(url, instrument.answer or translator(lang)(calculator.title)))
-            for target in SHARE
-        ],
         next=_next(site, calculator, lang),
         related=_related(site, calculator, lang),
-        switch={other: address(f"/{other}/{calculator.slug}", query) for other in site.languages},
+        switch=shared.in_languages(site.languages),
         updated=format_date(calculator.updated, "long", locale=lang.replace("-", "_")),
         group=translator(lang)(group_title(calculator.category)),
-    )
-    return Stored(html.encode(), "text/html", state.status, REVALIDATE)
-
-
-def embed_page(site: Site, state: State, theme: str, origin: str) -> Stored:
-    """A calculator alone, for other people's pages."""
-    calculator, lang = state.calculator, state.lang
-    instrument = Instrument(state, site.shelf.pictures[calculator.slug])
-    path = f"/embed/{lang}/{calculator.slug}"
-    html = site.render(
-        "embed.html",
-        lang,
-        calculator=calculator,
-        instrument=instrument,
-        state=state,
-        origin=origin,
-        path=path,
-        theme=theme,
-        full=address(f"/{lang}/{calculator.slug}", state.query()),
-        data=_data(site, instrument, path),
-        preload=_scripts(site, calculator, "frame.js"),
     )
     return Stored(html.encode(), "text/html", state.status, REVALIDATE)
 
@@ -174,7 +104,8 @@ def error_page(site: Site, lang: str, status: int, refusal: Refusal) -> Stored:
     return Stored(html.encode(), "text/html", status, {"Cache-Control": "no-store"})
 
 
-def _data(site: Site, instrument: Instrument, path: str) -> dict[str, object]:
+def data_for_script(site: Site, instrument: Instrument, path: str) -> dict[str, object]:
+    """What a calculator's scripts need to know, on its page or in an embed at that path."""
     translate = translator(instrument.lang)
     return instrument.for_script() | {
         "path": path,
@@ -188,7 +119,7 @@ def _data(site: Site, instrument: Instrument, path: str) -> dict[str, object]:
     }
 
 
-def _scripts(site: Site, calculator: Calculator, *names: str) -> list[str]:
+def scripts_of(site: Site, calculator: Calculator, *names: str) -> list[str]:
     """Everything that a page's scripts load, so that the browser can ask for all of it at once."""
     return site.assets.with_imports("page.js", *names, formulas_file(calculator.slug))
 

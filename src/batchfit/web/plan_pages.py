@@ -7,24 +7,22 @@ from typing import Any
 from batchfit import frameworks
 from batchfit.errors import BadInput
 from batchfit.web.api import as_json
-from batchfit.web.pages import REVALIDATE, address
+from batchfit.web.pages import REVALIDATE
 from batchfit.web.plan_answer import PlanAnswer, answer_to
 from batchfit.web.plan_form import PlanForm
 from batchfit.web.plan_own import MOST_CHARACTERS
 from batchfit.web.plan_state import PlanState, read_plan_state
 from batchfit.web.plan_view import PlanView
-from batchfit.web.site import Site, translator
+from batchfit.web.shared import PLAN, of_plan
+from batchfit.web.site import Site
 from batchfit.web.stored import Stored
 from batchfit.wording import complaint
-
-#: The page's name in addresses, which no calculator may have.
-SLUG = "plan"
 
 
 def shown(site: Site, state: PlanState) -> dict[str, Any]:
     """What templates show of a state: the page's own, and that of whatever page has the planner in it."""
     answer = answer_to(state)
-    path = f"/{state.lang}/{SLUG}"
+    path = f"/{state.lang}/{PLAN}"
     return {
         "form": PlanForm(answer),
         "view": PlanView(answer),
@@ -34,7 +32,7 @@ def shown(site: Site, state: PlanState) -> dict[str, Any]:
         "frameworks": frameworks.names(),
         "pictures": answer.pictures() if answer.answers else {},
         "most_characters": MOST_CHARACTERS,
-        "preload": site.assets.with_imports("plan.js"),
+        "preload": site.assets.with_imports("plan.js", "sharing.js"),
     }
 
 
@@ -44,14 +42,12 @@ def plan_page(
     """The page in a state; `tracing` where the server traces configs, `echo` with a model of one's own in its form, so
     that the next request carries it again."""
     context = shown(site, state)
-    query = context["query"]
+    shared = of_plan(context["view"], origin)
     html = site.render(
         "plan.html",
         state.lang,
-        origin=origin,
-        url=origin + address(context["path"], query),
-        title=translator(state.lang)("Batch planner"),
-        switch={other: address(f"/{other}/{SLUG}", query) for other in site.languages},
+        shared=shared,
+        switch=shared.in_languages(site.languages),
         tracing=tracing,
         own_text=state.own_text if echo and state.source == "own" else "",
         **context,

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from batchfit.errors import BadInput
 from batchfit.web import plan_pages
 from batchfit.web.bodies import read_body
-from batchfit.web.pages import address
+from batchfit.web.shared import address
 from batchfit.web.plan_own import Own, read_own
 from batchfit.web.plan_state import PlanState, read_plan_state
 from batchfit.web.plan_trace import Tracer

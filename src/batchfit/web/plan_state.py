@@ -87,6 +87,7 @@ class PlanState:
     source     where the model is from
     points     the measured points
     own        the model that is not the catalogue's: of points, or of the text `own_text`
+    beside     what the address has beside the fields: an embed's options
     """
 
     lang: str
@@ -100,6 +101,7 @@ class PlanState:
     counts: list[int] = field(default_factory=list)
     wrong: dict[str, BadInput] = field(default_factory=dict)
     malformed: bool = False
+    beside: dict[str, str] = field(default_factory=dict)
 
     @property
     def model(self) -> str:
@@ -163,8 +165,10 @@ class PlanState:
         return found
 
     def query(self, **changed: str | None) -> str:
-        """The query that gives this state, with some fields changed, in any language."""
-        return urlencode(self.pairs(**changed), safe=",:/")
+        """The query that gives this state, with some fields changed, in any language. What is as usual is left out,
+        but for the model, without which the link would say nothing."""
+        pairs = {name: text for name, text in self.pairs(**changed).items() if text != DEFAULTS.get(name)}
+        return urlencode(pairs | self.beside, safe=",:/")
 
     def command(self) -> str:
         """The command that gives the same answer."""

@@ -53,8 +53,11 @@ class Prose:
 
     def html(self, section: str) -> Markup:
         """A section as HTML, its headings one level down; empty where the file lacks it."""
-        text = self.sections.get(section, "")
-        return _html(re.sub(r"^##", "###", text, flags=re.M), self.lang)
+        return _html(self.markdown(section), self.lang)
+
+    def markdown(self, section: str) -> str:
+        """A section as it is written, its headings one level down."""
+        return re.sub(r"^##", "###", self.sections.get(section, ""), flags=re.M)
 
     def entries(self, section: str) -> list[Entry]:
         """A section's parts, each under its level-2 heading."""

@@ -17,7 +17,7 @@ from batchfit.web.state import LONGEST_QUERY
 #: The only paths that other sites may frame.
 FRAMEABLE = "/embed/"
 #: What other sites' pages load: the embed with its files, which a sandboxed frame loads as if from elsewhere.
-SHARED = (FRAMEABLE, "/embed.js", "/static/")
+SHARED = (FRAMEABLE, "/embed.js", "/static/", "/og/")
 
 _POLICY = {
     "default-src": "'none'",

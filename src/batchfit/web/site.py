@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -14,8 +14,9 @@ from markupsafe import Markup
 from batchfit.emit import to_module
 from batchfit.languages import catalogue, direction, languages
 from batchfit.numbers import format_number
-from batchfit.palette import COLOURS
+from batchfit.palette import INTERFACE
 from batchfit.web import assets
+from batchfit.web.colours import before_sheets
 from batchfit.web.feedback import LONGEST_TEXT
 from batchfit.web.model_catalogue import ModelCatalogue
 from batchfit.web.prose import Prose, read_prose
@@ -31,9 +32,7 @@ class Site:
         self.feedback_pages = frozenset({"home", "plan", *shelf.calculators} if feedback else ())
         self.models = ModelCatalogue()
         self.languages = languages()
-        self.assets = assets.Assets(
-            assets.packaged() | _formula_modules(shelf) | {"memory.css": _memory_colours()}
-        )
+        self.assets = assets.Assets(_coloured(assets.packaged()) | _formula_modules(shelf))
         self.prose: dict[tuple[str, str], Prose] = {
             (slug, lang): read_prose(slug, lang) for slug in shelf.calculators for lang in self.languages
         }
@@ -47,6 +46,7 @@ class Site:
         self._templates.globals["asset"] = self.assets.url
         self._templates.globals["feedback_pages"] = self.feedback_pages
         self._templates.globals["longest_feedback"] = LONGEST_TEXT
+        self._templates.globals["colours"] = INTERFACE
         self._templates.filters["json"] = as_data
 
     def render(self, template: str, lang: str, **context: Any) -> str:
@@ -89,9 +89,9 @@ def _own_name(lang: str) -> str:
     return name[0].upper() + name[1:]
 
 
-def _memory_colours() -> bytes:
-    """The style sheet of memory's colours in pictures of plans: the same as everywhere."""
-    return "".join(f"svg.bf rect.{part}{{fill:{colour}}}" for part, colour in COLOURS.items()).encode()
+def _coloured(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files, each style sheet with the colours that it needs before it."""
+    return {**files, **{name: before.encode() + files[name] for name, before in before_sheets().items()}}
 
 
 def _formula_modules(shelf: Shelf) -> dict[str, bytes]:

@@ -35,6 +35,7 @@ class State:
     wrong      what is wrong with the others
     notes      for a text that others may read otherwise, the number it was read as
     malformed  the address itself is wrong: a field given twice, or two that exclude each other
+    beside     what the address has beside the values: an embed's options
     """
 
     calculator: Calculator
@@ -46,6 +47,7 @@ class State:
     wrong: dict[str, BadInput] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     malformed: bool = False
+    beside: dict[str, str] = field(default_factory=dict)
     results: Results | None = None
 
     @property
@@ -104,7 +106,7 @@ class State:
                 text = self.typed[each.name]
             if each.default is None or text != default_text(each):
                 pairs[each.name] = text
-        return urlencode(pairs)
+        return "&".join(filter(None, (urlencode(pairs), urlencode(self.beside, safe=","))))
 
 
 def fields_in_use(calculator: Calculator, *, inverse: bool) -> list[Field]:

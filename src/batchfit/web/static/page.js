@@ -221,8 +221,8 @@ function speak(text) {
 
 function addressOf(query) {
   const pairs = new URLSearchParams(query);
-  const theme = find("input[name=theme]");
-  if (theme) pairs.set("theme", theme.value);
+  // What an embed's address has beside the values.
+  for (const beside of root.querySelectorAll("input[type=hidden]")) pairs.set(beside.name, beside.value);
   return calculator.path + (pairs.size ? `?${pairs}` : "");
 }
 

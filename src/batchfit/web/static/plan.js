@@ -109,9 +109,20 @@ function start() {
       for (const link of document.querySelectorAll("[data-language]")) {
         link.href = answer.querySelector(`[data-language="${link.dataset.language}"]`).href;
       }
-      if (kind) history[`${kind}State`](null, "", back ?? other.dataset.address);
+      // A step back in a frame would be one of the page around it.
+      const step = parent === window ? kind : kind && "replace";
+      if (step) history[`${step}State`](null, "", back ?? other.dataset.address);
+      tell(other);
     }
     speak();
+  }
+
+  /** Tells the rest of the page what is shown. An embed has no rest. */
+  function tell(other) {
+    if (!document.querySelector("[data-url]")) return;
+    const { search } = new URL(other.dataset.address, location);
+    const answer = other.querySelector("[data-sentence]")?.textContent ?? document.title;
+    document.dispatchEvent(new CustomEvent("batchfit:state", { detail: { query: search.slice(1), answer } }));
   }
 
   /** What of a field depends on the others: its choices, its message, whether it is there at all. */

@@ -1,0 +1,65 @@
+// The code that embeds this page elsewhere, with its options and a preview.
+
+const panel = document.querySelector("#embed");
+const preview = panel.querySelector("iframe");
+const code = panel.querySelector("#code");
+const inputs = panel.querySelector("[data-embed-inputs]");
+const language = panel.querySelector("[data-embed-language]");
+
+let state = new URL(preview.dataset.src ?? preview.getAttribute("src"), location).search.slice(1);
+
+/** A box for each input that the page shows. What was chosen before stays so. */
+function listInputs() {
+  const held = new Set([...inputs.querySelectorAll("input:not(:checked)")].map((box) => box.value));
+  const fields = document.querySelectorAll("main form [data-field]:not([hidden])");
+  inputs.replaceChildren(...[...fields].map((field) => {
+    const { field: name } = field.dataset;
+    const label = document.createElement("label");
+    const box = Object.assign(document.createElement("input"), { type: "checkbox", value: name, checked: !held.has(name) });
+    label.append(box, field.querySelector("label").firstChild.textContent.trim());
+    return label;
+  }));
+}
+
+function address() {
+  const query = new URLSearchParams(state);
+  for (const option of panel.querySelectorAll("[data-embed-option]")) {
+    if (option.value) query.set(option.dataset.embedOption, option.value);
+  }
+  const boxes = [...inputs.querySelectorAll("input")];
+  const shown = boxes.filter((box) => box.checked).map((box) => box.value);
+  if (shown.length < boxes.length) query.set("show", shown.join(",") || "none");
+  const text = query.toString().replaceAll("%2C", ",");
+  return panel.dataset.embed.replace("{lang}", language.value) + (text ? `?${text}` : "");
+}
+
+function show() {
+  const url = address();
+  const { title } = language.selectedOptions[0].dataset;
+  setCode("src", url);
+  setCode("title", title);
+  if (!panel.matches(":popover-open")) return;
+  preview.loading = "eager";
+  if (preview.src !== url) preview.src = url;
+}
+
+/** Changes an attribute of the frame in the code. */
+function setCode(name, value) {
+  const escaped = value.replaceAll("&", "&amp;").replaceAll('"', "&#34;");
+  code.value = code.value.replace(new RegExp(`(<iframe[^>]* ${name}=)"[^"]*"`), (_, before) => `${before}"${escaped}"`);
+}
+
+panel.addEventListener("change", show);
+panel.addEventListener("toggle", () => {
+  listInputs();
+  show();
+});
+document.addEventListener("batchfit:state", ({ detail }) => {
+  state = detail.query;
+  show();
+});
+addEventListener("message", ({ source, data }) => {
+  if (source !== preview.contentWindow || data?.type !== "batchfit:height") return;
+  preview.height = String(data.height);
+  setCode("height", String(data.height));
+});
