@@ -94,9 +94,6 @@ def test_the_code_has_the_page_s_title_in_every_language(client: TestClient, slu
     root = parse(client.get(f"/{lang}/{slug}").text)
     code = parse(root.one("textarea", id="code").text).one("iframe").attributes
     assert code["title"] == root.one("h1").text
-    for other in root.one("select", data_embed_language="").all("option"):
-        title = parse(client.get(f"/embed/{other.attributes['value']}/{slug}").text).one("h1").text
-        assert other.attributes["data-title"] == title
 
 
 # ---- Colours ------------------------------------------------------------------------------------------------

@@ -30,6 +30,14 @@ def test_a_change_renames_all_that_depend_on_it() -> None:
     assert before.with_imports("a.js") == [before.url("a.js"), before.url("b.js")]
 
 
+def test_what_is_loaded_later_has_its_hashed_name_but_is_not_loaded_at_once() -> None:
+    assets = Assets({"a.js": b'onclick = () => import("./b.js");', "b.js": b"export const b = 1;"})
+    body = assets.get(assets.url("a.js").removeprefix("/static/"))
+    assert body is not None
+    assert assets.url("b.js").replace("/static/", "./").encode() in body.body
+    assert assets.with_imports("a.js") == [assets.url("a.js")]
+
+
 def test_files_that_mention_each_other_in_a_circle_are_refused() -> None:
     with pytest.raises(ValueError, match=r"circle: a\.js -> b\.js -> a\.js"):
         Assets({"a.js": b'import "./b.js";', "b.js": b'import "./a.js";'})

@@ -51,22 +51,24 @@ class Assets:
         return f"/static/{self._hashed[name]}"
 
     def with_imports(self, *names: str) -> list[str]:
-        """The addresses of scripts and of all they import, to be loaded at once rather than one after another."""
+        """The addresses of scripts and of all they import, to be loaded at once, not one after another. What they
+        load later, by `import("./x.js")`, is not among them."""
         found = list(names)
         for script in found:
-            found += [other for other in self._mentioned(script) if other not in found]
+            found += [other for other in self._mentioned(script, later=False) if other not in found]
         return [self.url(script) for script in found]
 
     def get(self, hashed: str) -> Stored | None:
         """The file of that hashed name."""
         return self._stored.get(hashed)
 
-    def _mentioned(self, name: str) -> list[str]:
+    def _mentioned(self, name: str, *, later: bool = True) -> list[str]:
         if not name.endswith((".js", ".css")):
             return []
         text = self._files[name].decode()
         found = re.findall(r"""(?:from|import)\s*["']\./([^"']+)["']|url\(["']?([\w.-]+)["']?\)""", text)
-        return [a or b for a, b in found]
+        deferred = re.findall(r"""import\(["']\./([^"']+)["']\)""", text) if later else []
+        return [a or b for a, b in found] + deferred
 
     def _prepared(self, name: str) -> bytes:
         """A file without the indentation and the comments on lines of their own, which are for those who read the

@@ -16,8 +16,8 @@ from batchfit.web.api import as_json, failure
 from batchfit.web.bodies import read_body
 from batchfit.web.feedback import FIELDS, Draft, read_draft, read_json
 from batchfit.web.negotiation import language_in_path
-from batchfit.web.pages import address
 from batchfit.web.refusals import Refusal, refusal_for
+from batchfit.web.shared import address
 from batchfit.web.site import Site, translator
 from batchfit.web.stored import Stored
 from batchfit.wording import complaint

@@ -80,11 +80,7 @@ class Shared:
     @property
     def title(self) -> str:
         """What it is, in its language."""
-        return self.title_in(self.lang)
-
-    def title_in(self, lang: str) -> str:
-        """What it is, in another."""
-        return translator(lang)(self.english)
+        return translator(self.lang)(self.english)
 
     @property
     def path(self) -> str:

@@ -1,12 +1,9 @@
-// The code that embeds this page elsewhere, with its options and a preview.
+// The code that embeds this page elsewhere, with its options and a preview. Loaded once the dialog is opened.
 
 const panel = document.querySelector("#embed");
 const preview = panel.querySelector("iframe");
 const code = panel.querySelector("#code");
 const inputs = panel.querySelector("[data-embed-inputs]");
-const language = panel.querySelector("[data-embed-language]");
-
-let state = new URL(preview.dataset.src ?? preview.getAttribute("src"), location).search.slice(1);
 
 /** A box for each input that the page shows. What was chosen before stays so. */
 function listInputs() {
@@ -21,23 +18,24 @@ function listInputs() {
   }));
 }
 
+/** The address of the embed: the values of the page, and the options chosen here. */
 function address() {
-  const query = new URLSearchParams(state);
+  const { search } = new URL(document.querySelector("[data-url]").value);
+  const query = new URLSearchParams(search);
   for (const option of panel.querySelectorAll("[data-embed-option]")) {
     if (option.value) query.set(option.dataset.embedOption, option.value);
   }
   const boxes = [...inputs.querySelectorAll("input")];
   const shown = boxes.filter((box) => box.checked).map((box) => box.value);
   if (shown.length < boxes.length) query.set("show", shown.join(",") || "none");
+  const lang = panel.querySelector("[data-embed-language]").value;
   const text = query.toString().replaceAll("%2C", ",");
-  return panel.dataset.embed.replace("{lang}", language.value) + (text ? `?${text}` : "");
+  return panel.dataset.embed.replace("{lang}", lang) + (text ? `?${text}` : "");
 }
 
 function show() {
   const url = address();
-  const { title } = language.selectedOptions[0].dataset;
   setCode("src", url);
-  setCode("title", title);
   if (!panel.matches(":popover-open")) return;
   preview.loading = "eager";
   if (preview.src !== url) preview.src = url;
@@ -49,17 +47,21 @@ function setCode(name, value) {
   code.value = code.value.replace(new RegExp(`(<iframe[^>]* ${name}=)"[^"]*"`), (_, before) => `${before}"${escaped}"`);
 }
 
-panel.addEventListener("change", show);
-panel.addEventListener("toggle", () => {
+function open() {
   listInputs();
   show();
-});
-document.addEventListener("batchfit:state", ({ detail }) => {
-  state = detail.query;
-  show();
+}
+
+panel.addEventListener("change", show);
+panel.addEventListener("toggle", open);
+document.addEventListener("batchfit:state", show);
+preview.addEventListener("load", () => {
+  const title = preview.contentDocument?.querySelector("h1");
+  if (title) setCode("title", title.textContent);
 });
 addEventListener("message", ({ source, data }) => {
   if (source !== preview.contentWindow || data?.type !== "batchfit:height") return;
   preview.height = String(data.height);
   setCode("height", String(data.height));
 });
+open();

@@ -1,7 +1,6 @@
 // Sharing: what surrounds a page that has a state. The link always leads to what is shown.
 
 import "./copy.js";
-import "./embedding.js";
 import "./printing.js";
 
 const find = (selector) => document.querySelector(selector);
@@ -32,3 +31,6 @@ if (navigator.share) {
     });
   });
 }
+
+// What few people open is loaded when they do.
+find("#embed").addEventListener("toggle", () => import("./embedding.js"), { once: true });
