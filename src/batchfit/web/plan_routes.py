@@ -16,10 +16,10 @@ from starlette.routing import Route
 from batchfit.errors import BadInput
 from batchfit.web import plan_pages
 from batchfit.web.bodies import read_body
-from batchfit.web.shared import address
 from batchfit.web.plan_own import Own, read_own
 from batchfit.web.plan_state import PlanState, read_plan_state
 from batchfit.web.plan_trace import Tracer
+from batchfit.web.shared import address
 from batchfit.web.site import Site
 from batchfit.web.stored import Stored
 from batchfit.wording import complaint
