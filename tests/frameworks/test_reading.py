@@ -218,6 +218,43 @@ def test_megatron_gpus_that_share_a_replica() -> None:
     assert any("set the nodes" in note for note in unset.notes)
 
 
+NEMO = """
+import nemo_run as run
+from nemo.collections import llm
+
+MICRO = 2
+raise SystemExit("this must not run")
+recipe = llm.llama3_8b.finetune_recipe(name="mine", num_nodes=2, num_gpus_per_node=8, peft_scheme="lora")
+recipe.data.micro_batch_size = 1
+recipe.data.micro_batch_size = MICRO
+recipe.data.global_batch_size = 64
+recipe.trainer.max_steps = steps()
+recipe.trainer.strategy.tensor_model_parallel_size = {split}
+recipe.model.config.recompute_granularity = "selective"
+recipe.optim.config.use_distributed_optimizer = False
+recipe.peft.dim = 16
+recipe.peft.target_modules = ["linear_qkv", "linear_proj"]
+"""
+
+
+def test_a_nemo_script_is_read_and_never_run() -> None:
+    found = read(NEMO.format(split=1), "train.py")
+    assert (found.micro_batch, found.accumulation_steps, found.replicas, found.nodes) == (2, 2, 16, 2)
+    assert (found.checkpointing, found.sharding, found.lora_rank) == ("selective", "ddp", 16)
+    assert found.lora_targets == ("q_proj", "k_proj", "v_proj", "o_proj")
+    assert found.model == "llama3_8b"
+    # The recipe decides these.
+    assert (found.precision, found.optimizer, found.attention, found.seq_len) == (None, None, None, None)
+
+
+def test_nemo_gpus_that_share_a_replica() -> None:
+    found = read(NEMO.format(split=4), "train.py")
+    assert (found.replicas, found.accumulation_steps) == (4, 8)
+    assert "tensor_model_parallel_size splits each replica over 4 GPUs." in found.notes
+    with pytest.raises(BadInput, match=r"^data.global_batch_size: must be a multiple of 2 × 16; it is 60$"):
+        read(NEMO.format(split=1).replace("= 64", "= 60"), "train.py")
+
+
 def test_python_is_parsed_and_never_run() -> None:
     source = """
 import torch

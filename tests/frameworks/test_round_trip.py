@@ -98,14 +98,16 @@ def test_a_missing_factor_is_named(name: str, field: str) -> None:
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize("name", ["composer", "megatron", "torchtitan"])
+@pytest.mark.parametrize("name", ["composer", "megatron", "nemo", "torchtitan"])
 def test_a_framework_of_the_global_batch_needs_the_replicas(name: str) -> None:
     with pytest.raises(BadInput) as caught:
         frameworks.emit(name, TrainingSettings(micro_batch=4, accumulation_steps=8))
     assert caught.value.field == "replicas"
 
 
-@pytest.mark.parametrize("name", sorted(set(frameworks.names()) - {"composer", "megatron", "torchtitan"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(frameworks.names()) - {"composer", "megatron", "nemo", "torchtitan"})
+)
 def test_without_replicas_the_launcher_decides(name: str) -> None:
     written = frameworks.emit(name, TrainingSettings(micro_batch=4, accumulation_steps=8))
     assert "4 micro-batch × 8 steps × the GPUs you launch on" in written.text

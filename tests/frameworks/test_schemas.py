@@ -145,6 +145,29 @@ def test_every_flag_is_one_megatron_takes(planned: TrainingSettings) -> None:
 
 @given(planned=planned())
 @settings(max_examples=150, deadline=None)
+def test_everything_set_is_of_a_nemo_recipe(planned: TrainingSettings) -> None:
+    known = schema("nemo")
+    module = ast.parse(frameworks.emit("nemo", planned).text)
+    (function,) = (node for node in module.body if isinstance(node, ast.FunctionDef))
+    imported = {name.asname or name.name for node in module.body for name in getattr(node, "names", ())}
+    used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)} - {"recipe"}
+    assert used == imported
+    for node in function.body:
+        if isinstance(node, ast.Assign):
+            section, _, key = ast.unparse(node.targets[0]).removeprefix("recipe.").rpartition(".")
+            value = node.value
+            if isinstance(value, ast.Call):
+                said = {word.arg: ast.literal_eval(word.value) for word in value.keywords}
+                assert key == "peft" or ast.unparse(value.func) in known["plugins"]
+                assert list(faults({"peft": said}, known, ())) == []
+            else:
+                # A member of an enumeration reads as its name.
+                plain = value.attr if isinstance(value, ast.Attribute) else ast.literal_eval(value)
+                assert list(faults({key: plain}, known, (), section)) == []
+
+
+@given(planned=planned())
+@settings(max_examples=150, deadline=None)
 def test_every_flag_is_one_later_torchtitan_takes(planned: TrainingSettings) -> None:
     text = re.sub(r"\n#\s*", " ", frameworks.emit("torchtitan", planned).text)
     flags = re.findall(r"--(training|parallelism)\.(\w+) ([\w-]+)", text)

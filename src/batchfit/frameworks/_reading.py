@@ -51,7 +51,7 @@ def file_format(text: str, filename: str = "") -> str:
         return "toml"
     if text.startswith("#!") or re.search(r"(^|\s)--[a-z][\w-]", text):
         return "shell"
-    if re.search(r"^(import|from) \w|\w\($", text, re.M):
+    if re.search(r"^(import|from|def) \w|\w\($", text, re.M):
         return "python"
     return "yaml"
 
@@ -264,19 +264,78 @@ def python_calls(text: str, pattern: str) -> Section | None:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    constants = {
-        target.id: node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    constants = _constants(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and re.fullmatch(pattern, _dotted(node.func)):
             said = {word.arg: _literal(word.value, constants) for word in node.keywords if word.arg}
             said |= {str(place): _literal(value, constants) for place, value in enumerate(node.args[:1])}
             return Section({key: value for key, value in said.items() if value is not None})
     return None
+
+
+def python_assignments(text: str) -> Section:
+    """What Python source assigns to attributes, as sections: `recipe.trainer.devices = 8` is `devices` under `trainer`,
+    whatever object it is of. The source is parsed and never run.
+
+    Of several assignments to one attribute the last counts. A call reads as a section of its literal arguments, with
+    its name under "_call_"; what only running the source would tell is left out.
+    """
+    said: dict[str, Any] = {}
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return Section(said)
+    constants = _constants(tree)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            _, *path = _dotted(target).split(".")
+            if path and all(path):
+                _put(said, path, _assigned(node.value, constants))
+    return Section(said)
+
+
+def _put(said: dict[str, Any], path: list[str], value: Any) -> None:
+    """Sets what is under a path, making sections where there is none."""
+    *sections, last = path
+    for name in sections:
+        inner = said.get(name)
+        if not isinstance(inner, dict):
+            inner = said[name] = {}
+        said = inner
+    if value is _UNTOLD:
+        said.pop(last, None)
+    else:
+        said[last] = value
+
+
+#: The value of an expression that only running it would tell.
+_UNTOLD = object()
+
+
+def _assigned(node: ast.expr, constants: Mapping[str, ast.expr]) -> Any:
+    """A literal, a call as a section, None where it says None."""
+    if isinstance(node, ast.Call):
+        said = {"_call_": _dotted(node.func).rpartition(".")[2]}
+        said |= {str(place): _dotted(value).rpartition(".")[2] for place, value in enumerate(node.args[:1])}
+        arguments = {word.arg: _literal(word.value, constants) for word in node.keywords if word.arg}
+        return said | {key: value for key, value in arguments.items() if value is not None}
+    if isinstance(node, ast.Constant) and node.value is None:
+        return None
+    found = _literal(node, constants)
+    return _UNTOLD if found is None else found
+
+
+def _constants(tree: ast.AST) -> dict[str, ast.expr]:
+    """What each plain name of a program is assigned last."""
+    return {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
 
 
 def _dotted(node: ast.expr) -> str:

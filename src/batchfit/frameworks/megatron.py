@@ -6,7 +6,16 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from batchfit.errors import BadInput
+from batchfit.frameworks._megatron import (
+    ATTENTION,
+    FSDP,
+    OPTIMIZERS,
+    STRATEGIES,
+    core_notes,
+    derived_steps,
+    read_batch,
+    recomputation,
+)
 from batchfit.frameworks._reading import Reading, Section, file_format, keys_of, load
 from batchfit.frameworks._writing import Emitted, Note, commented, counts, elsewhere, head
 from batchfit.settings import TrainingSettings
@@ -15,11 +24,6 @@ NAME = "megatron"
 TITLE = "Megatron-LM arguments"
 FILENAME = "megatron.sh"
 
-#: Megatron's Adam decays weights as AdamW does, in one fused kernel.
-_OPTIMIZERS = {"adamw-fused": "adam", "sgd": "sgd", "momentum": "sgd", "lion": "lion", "muon": "muon"}
-#: Its attention backends; "local" is its own unfused code.
-_ATTENTION = {"flash": "flash", "sdpa": "fused", "eager": "unfused"}
-_FSDP = {"zero2": "optim_grads", "zero3": "optim_grads_params", "fsdp": "optim_grads_params"}
 #: Variables made of variables could grow without end.
 _MAX_VALUE = 1000
 #: Sizes of the groups in which several GPUs share one replica.
@@ -38,7 +42,7 @@ def emit(settings: TrainingSettings) -> Emitted:
         *_recompute(settings.checkpointing),
         *_optimizer(settings),
         *_sharding(settings.sharding),
-        *([f"--attention-backend {_ATTENTION[settings.attention]}"] if settings.attention else []),
+        *([f"--attention-backend {ATTENTION[settings.attention]}"] if settings.attention else []),
     ]
     nodes = settings.nodes or 1
     lines = head(TITLE, settings, notes, "Put your model, data and schedule in MODEL_ARGS.")
@@ -59,16 +63,14 @@ def _precision(precision: str | None) -> list[str]:
 
 
 def _recompute(checkpointing: str | None) -> list[str]:
-    if checkpointing == "full":
-        return ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
-    return ["--recompute-granularity selective"] if checkpointing == "selective" else []
+    return [f"--{key.replace('_', '-')} {value}" for key, value in recomputation(checkpointing).items()]
 
 
 def _optimizer_name(settings: TrainingSettings) -> str | None:
     """Adam stands in for what Megatron, or its FSDP, does not have."""
-    if settings.sharding in _FSDP and settings.optimizer in ("lion", "muon"):
+    if settings.sharding in FSDP and settings.optimizer in ("lion", "muon"):
         return "adam"
-    return _OPTIMIZERS.get(settings.optimizer, "adam") if settings.optimizer else None
+    return OPTIMIZERS.get(settings.optimizer, "adam") if settings.optimizer else None
 
 
 def _optimizer(settings: TrainingSettings) -> list[str]:
@@ -81,10 +83,10 @@ def _optimizer(settings: TrainingSettings) -> list[str]:
 def _sharding(sharding: str | None) -> list[str]:
     if sharding == "zero1":
         return ["--use-distributed-optimizer"]
-    if sharding in _FSDP:
+    if sharding in FSDP:
         return [
             "--use-megatron-fsdp",
-            f"--data-parallel-sharding-strategy {_FSDP[sharding]}",
+            f"--data-parallel-sharding-strategy {FSDP[sharding]}",
             "--use-distributed-optimizer",
             "--no-gradient-accumulation-fusion",
             "--ckpt-format fsdp_dtensor",
@@ -94,15 +96,8 @@ def _sharding(sharding: str | None) -> list[str]:
 
 def _notes(settings: TrainingSettings, steps: int) -> list[Note]:
     notes = elsewhere(settings, "quantize", "lora_rank", "lora_targets", "model")
-    notes.append(
-        Note("accumulation_steps", f"Derived: global batch / (micro-batch × data-parallel GPUs) = {steps}.")
-    )
-    if settings.precision in ("bf16", "fp16"):
-        notes.append(Note("precision", "Megatron keeps 32-bit main weights and gradients: the mixed kind."))
-    if settings.optimizer != "adamw-fused" and _optimizer_name(settings) == "adam":
-        notes.append(Note("optimizer", "Adam here is AdamW in one fused kernel."))
-    if settings.sharding in ("zero3", "none"):
-        notes.append(Note("sharding", "Megatron's FSDP shards what ZeRO-3 shards; with no flag it is DDP."))
+    notes.append(derived_steps(steps))
+    notes += core_notes(settings, _optimizer_name(settings))
     if settings.sharding == "ddp" and settings.replicas == 1:
         notes.append(Note("sharding", "One process has nobody to share gradients with."))
     return notes
@@ -141,23 +136,15 @@ def read(text: str, filename: str) -> TrainingSettings:
 
 
 def _read_batch(file: Section, reading: Reading) -> None:
-    micro, total = file.count("micro-batch-size"), file.count("global-batch-size")
-    replicas, nodes = _replicas(file, reading), file.value("nnodes")
-    reading.fields |= {"micro_batch": micro, "replicas": replicas, "effective_batch": total}
-    if replicas and isinstance(nodes, int) and nodes > 0 and replicas % nodes == 0:
-        reading.fields["nodes"] = nodes
-    if not (micro and replicas):
-        return
-    total = total or micro * replicas  # Megatron's default is one step
-    if total % (micro * replicas):
-        raise BadInput(
-            "--global-batch-size",
-            "must be a multiple of {micro} × {replicas}; it is {total}",
-            micro=micro,
-            replicas=replicas,
-            total=total,
-        )
-    reading.fields["accumulation_steps"] = total // (micro * replicas)
+    nodes = file.value("nnodes")
+    read_batch(
+        reading,
+        "--global-batch-size",
+        file.count("micro-batch-size"),
+        file.count("global-batch-size"),
+        _replicas(file, reading),
+        nodes if isinstance(nodes, int) and nodes > 0 else None,
+    )
 
 
 def _yaml_flags(text: str, filename: str) -> dict[str, str]:
@@ -231,7 +218,7 @@ def _read_optimizer(file: Section) -> str | None:
     name = file.word("optimizer", "adam")
     if name == "sgd":
         return "sgd" if file.scalar("sgd-momentum") in ("0.0", "0") else "momentum"
-    return {value: key for key, value in _OPTIMIZERS.items()}.get((name or "").removeprefix("dist_"))
+    return {value: key for key, value in OPTIMIZERS.items()}.get((name or "").removeprefix("dist_"))
 
 
 def _read_recompute(file: Section) -> str:
@@ -240,10 +227,9 @@ def _read_recompute(file: Section) -> str:
 
 
 def _read_sharding(file: Section) -> str:
-    strategies = {"no_shard": "ddp", "optim": "zero1", "optim_grads": "zero2", "optim_grads_params": "fsdp"}
     if "use-megatron-fsdp" in file or "use-custom-fsdp" in file:
         default = "optim_grads_params"
-        return strategies[file.choice("data-parallel-sharding-strategy", strategies, default) or default]
+        return STRATEGIES[file.choice("data-parallel-sharding-strategy", STRATEGIES, default) or default]
     if "use-torch-fsdp2" in file:
         return "fsdp"
     return "zero1" if "use-distributed-optimizer" in file else "ddp"
@@ -253,6 +239,6 @@ def _read_attention(file: Section) -> str | None:
     if "use-flash-attn" in file:
         return "flash"
     backend = file.choice("attention-backend", ("flash", "fused", "unfused", "local", "auto"))
-    return {value: key for key, value in _ATTENTION.items()}.get(
+    return {value: key for key, value in ATTENTION.items()}.get(
         "unfused" if backend == "local" else backend or ""
     )
