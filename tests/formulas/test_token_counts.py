@@ -52,6 +52,12 @@ def test_llama_2_gpu_hours() -> None:
     assert training_budget.cost(400, 2.5) == 1000
 
 
+def test_money_must_buy_something() -> None:
+    assert training_budget.pays_for_a_second(1, 1, 3600)
+    assert not training_budget.pays_for_a_second(1, 1, 3601)
+    assert training_budget.pays_for_a_second(0, 1, 3601)
+
+
 @pytest.mark.parametrize("epochs", [1, 2, 4, 8, 16, 40, 100])
 def test_each_repetition_is_worth_a_little_less_than_the_one_before(epochs: int) -> None:
     """The model behind the paper's equation 5: the k-th repetition is worth (1 − δ)^k, R* = (1 − δ)/δ and δ small."""

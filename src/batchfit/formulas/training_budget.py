@@ -44,3 +44,8 @@ def worth_in_fresh_tokens(training_tokens: int, dataset_tokens: int) -> int:
     unique = min(training_tokens, dataset_tokens)
     repetitions = training_tokens / unique - 1
     return round(unique * (1 + REPETITION_DECAY * (1 - math.exp(-repetitions / REPETITION_DECAY))))
+
+
+def pays_for_a_second(by_money: int, money: float, price_per_gpu_hour: float) -> bool:
+    """Whether money buys at least a second of one GPU."""
+    return by_money == 0 or money * SECONDS_PER_HOUR >= price_per_gpu_hour
