@@ -33,75 +33,43 @@ def warmup_tokens(warmup: int, effective_batch_size: int, sequence_length: int) 
     return warmup * effective_batch_size * sequence_length
 
 
-def warmup_factor(step: int, warmup: int) -> float:
-    """The share of the peak rate at a step of a linear warm-up from 0; 1 from its end on."""
+def warmed_up(step: int, warmup: int) -> float:
+    """The share of the peak rate that a linear warm-up from 0 has reached at a step; 1 from its end on."""
     return step / warmup if step < warmup else 1
 
 
-def progress(step: int, first: int, last: int) -> float:
-    """How far a step is between two others: 0 up to `first`, 1 from `last` on."""
-    return min(1, max(0, step - first) / max(1, last - first))
+def decay_start(warmup: int, total_steps: int, decay_share: float, schedule: int) -> int:
+    """The step from which the rate falls: the warm-up's end, or for warmup-stable-decay the beginning of the last
+    `decay_share` of the run (Hu et al. 2024, "MiniCPM", section 4)."""
+    if schedule == WARMUP_STABLE_DECAY:
+        return max(warmup, total_steps - math.ceil(total_steps * decay_share))
+    return warmup
 
 
-def linear_decay(step: int, warmup: int, total_steps: int) -> float:
-    """Falls in a straight line from 1 at the warm-up's end to 0 at the run's."""
-    return 1 - progress(step, warmup, total_steps)
+def decay_progress(step: int, decay_start: int, total_steps: int) -> float:
+    """How far a step is on the way from the decay's start to the run's end, from 0 to 1."""
+    return min(1, max(0, step - decay_start) / max(1, total_steps - decay_start))
 
 
-def cosine_decay(step: int, warmup: int, total_steps: int) -> float:
-    """Falls along half a cosine from 1 to 0 (Loshchilov and Hutter 2017, "SGDR", equation 5, with one cycle)."""
-    return (1 + math.cos(math.pi * progress(step, warmup, total_steps))) / 2
+def decayed(step: int, warmup: int, decay_progress: float, final_share: float, schedule: int) -> float:
+    """The share of the peak rate that the decay leaves at a step.
 
-
-def inverse_square_root_decay(step: int, warmup: int) -> float:
-    """Falls with the square root of the step: √(w/t) after the warm-up; without one, from the second step on.
-
-    Vaswani et al. 2017, "Attention Is All You Need", equation 3, as a share of its own peak.
+    Linear, cosine (Loshchilov and Hutter 2017, "SGDR", equation 5, with one cycle) and warmup-stable-decay, whose decay
+    is a straight line too, end at `final_share`. The inverse square root (Vaswani et al. 2017, "Attention Is All You
+    Need", equation 3, as a share of its own peak) has no end, and falls from the second step on without a warm-up.
     """
-    peak = max(1, warmup)
-    return math.sqrt(peak / max(peak, step))
-
-
-def decay_start(warmup: int, total_steps: int, decay_share: float) -> int:
-    """The step at which a rate starts to fall that does so only in the last `decay_share` of the run."""
-    return max(warmup, total_steps - math.ceil(total_steps * decay_share))
-
-
-def warmup_stable_decay(step: int, warmup: int, total_steps: int, decay_share: float) -> float:
-    """Stays 1 and falls to 0 in the last `decay_share` of the run.
-
-    Hu et al. 2024, "MiniCPM", section 4; the decay is a straight line, one of those that Hägele et al. 2024, "Scaling
-    Laws and Compute-Optimal Training Beyond Fixed Training Durations", compare.
-    """
-    return 1 - progress(step, decay_start(warmup, total_steps, decay_share), total_steps)
-
-
-def rate_at(
-    step: int,
-    peak_rate: float,
-    warmup: int,
-    total_steps: int,
-    final_share: float,
-    decay_share: float,
-    schedule: int,
-) -> float:
-    """The rate at a step: the peak times what warm-up and decay leave of it.
-
-    `final_share` of the peak is what linear, cosine and warmup-stable-decay end at. The inverse square root has no end
-    and a constant rate no decay, so neither knows it.
-    """
-    reached = peak_rate * warmup_factor(step, warmup)
     if schedule == CONSTANT:
-        return reached
+        return 1
     if schedule == INVERSE_SQUARE_ROOT:
-        return reached * inverse_square_root_decay(step, warmup)
-    if schedule == LINEAR:
-        decay = linear_decay(step, warmup, total_steps)
-    elif schedule == COSINE:
-        decay = cosine_decay(step, warmup, total_steps)
-    else:
-        decay = warmup_stable_decay(step, warmup, total_steps, decay_share)
-    return reached * (final_share + (1 - final_share) * decay)
+        return math.sqrt(max(1, warmup) / max(1, warmup, step))
+    if schedule == COSINE:
+        return final_share + (1 - final_share) * (1 + math.cos(math.pi * decay_progress)) / 2
+    return final_share + (1 - final_share) * (1 - decay_progress)
+
+
+def rate(peak_rate: float, warmed_up: float, decayed: float) -> float:
+    """The rate at a step: the peak times what warm-up and decay leave of it."""
+    return peak_rate * warmed_up * decayed
 
 
 def fits_in_run(step: int, total_steps: int) -> bool:
