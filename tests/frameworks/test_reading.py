@@ -251,6 +251,9 @@ def test_nemo_gpus_that_share_a_replica() -> None:
     found = read(NEMO.format(split=4), "train.py")
     assert (found.replicas, found.accumulation_steps) == (4, 8)
     assert "tensor_model_parallel_size splits each replica over 4 GPUs." in found.notes
+    eight = read(NEMO.format(split=1) + "recipe.trainer.plugins = bf16_with_fp8_mixed()\n", "train.py")
+    assert eight.precision == "bf16-mixed"
+    assert eight.notes == ("bf16_with_fp8_mixed computes in 8 bits, which batchfit does not model.",)
     with pytest.raises(BadInput, match=r"^data.global_batch_size: must be a multiple of 2 × 16; it is 60$"):
         read(NEMO.format(split=1).replace("= 64", "= 60"), "train.py")
 

@@ -188,7 +188,6 @@ def read(text: str, filename: str) -> TrainingSettings:
     named = re.search(r"\bllm\.(\w+)\.(?:pretrain|finetune)_recipe\(", text)
     reading = Reading(
         seq_len=data.count("seq_length") or model.count("seq_length"),
-        precision=_read_precision(file),
         optimizer=_read_optimizer(file.section("optim").section("config")),
         checkpointing=_read_recompute(model),
         sharding=_read_sharding(file),
@@ -196,6 +195,7 @@ def read(text: str, filename: str) -> TrainingSettings:
         model=named[1] if named else None,
         **_read_adapter(file, call),
     )
+    _read_precision(file, reading)
     trainer = file.section("trainer")
     nodes = trainer.count("num_nodes") or call.count("num_nodes", 1)
     each = trainer.count("devices") or call.count("num_gpus_per_node")
@@ -218,12 +218,15 @@ def _replicas(gpus: int, strategy: Section, reading: Reading) -> int | None:
     return gpus // shared
 
 
-def _read_precision(file: Section) -> str | None:
+def _read_precision(file: Section, reading: Reading) -> None:
     trainer = file.section("trainer")
     if trainer.sections("plugins"):
         name = trainer.section("plugins").word("_call_") or ""
-        return f"{name[:4]}-mixed" if name[:4] in ("bf16", "fp16") else None
-    return "fp32" if file.section("optim").section("config").flag("bf16") is False else None
+        reading.fields["precision"] = f"{name[:4]}-mixed" if name[:4] in ("bf16", "fp16") else None
+        if "fp8" in name:
+            reading.notes.append(f"{name} computes in 8 bits, which batchfit does not model.")
+    elif file.section("optim").section("config").flag("bf16") is False:
+        reading.fields["precision"] = "fp32"
 
 
 def _read_optimizer(config: Section) -> str | None:
