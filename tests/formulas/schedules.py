@@ -52,15 +52,16 @@ def interleaved(stages: int, m: int, chunks: int) -> Orders:
     ]
 
 
-def zero_bubble(stages: int, m: int) -> Orders:
-    """ZB-H1: 1F1B whose weight gradients lag by as many micro-batches as there are earlier stages."""
+def zero_bubble(stages: int, m: int, ahead: int) -> Orders:
+    """ZB-H1 (`ahead` is 1) and ZB-H2 (2): so many forwards early for each later stage, and weight gradients that lag
+    by as many micro-batches for each earlier one."""
     orders = []
     for stage in range(stages):
-        order = [Op("F", i) for i in range(min(m, stages - stage))]
+        order = [Op("F", i) for i in range(min(m, ahead * (stages - 1 - stage) + 1))]
         forwards, weights = len(order), 0
         for i in range(m):
             order.append(Op("B", i))
-            if i - weights >= stage:
+            if i - weights >= ahead * stage:
                 order.append(Op("W", weights))
                 weights += 1
             if forwards < m:
@@ -80,26 +81,28 @@ def _in_turn(forwards: list[Op], backwards: list[Op], ahead: int) -> list[Op]:
 
 def makespan(orders: Orders, times: dict[str, Fraction]) -> Fraction:
     """When the last stage is done. `times` are those of an operation on a whole stage, by kind."""
+    return max(end for _, end in spans(orders, times))
+
+
+def spans(orders: Orders, times: dict[str, Fraction]) -> list[tuple[Fraction, Fraction]]:
+    """When each stage begins its first operation and ends its last."""
     stages = len(orders)
     chunks = 1 + max(op.chunk for op in orders[0])
     done: dict[tuple[int, Op], Fraction] = {}
+    starts: list[list[Fraction]] = [[] for _ in orders]
     clocks = [Fraction(0)] * stages
-    following = [0] * stages
-    left = sum(map(len, orders))
-    while left:
-        before = left
+    while any(len(begun) < len(order) for begun, order in zip(starts, orders, strict=True)):
+        before = len(done)
         for stage, order in enumerate(orders):
-            while following[stage] < len(order):
-                op = order[following[stage]]
+            for op in order[len(starts[stage]) :]:
                 needed = _needs(op, stage, stages, chunks)
                 if needed is not None and needed not in done:
                     break
                 start = max(clocks[stage], done[needed] if needed else Fraction(0))
+                starts[stage].append(start)
                 clocks[stage] = done[stage, op] = start + times[op.kind] / chunks
-                following[stage] += 1
-                left -= 1
-        assert left < before, "a schedule that waits for itself"
-    return max(clocks)
+        assert len(done) > before, "a schedule that waits for itself"
+    return [(begun[0], end) for begun, end in zip(starts, clocks, strict=True)]
 
 
 def _needs(op: Op, stage: int, stages: int, chunks: int) -> tuple[int, Op] | None:

@@ -26,7 +26,7 @@ def simulated(schedule: int, p: int, m: int, v: int) -> tuple[Orders, dict[str, 
         return schedules.one_f_one_b(p, m), WHOLE
     if schedule == INTERLEAVED:
         return schedules.interleaved(p, m, v), WHOLE
-    return schedules.zero_bubble(p, m), SPLIT
+    return schedules.zero_bubble(p, m, ahead=1 if schedule == ZB_H1 else 2), SPLIT
 
 
 def share(schedule: int, p: int, m: int, v: int = 2) -> float:
@@ -87,10 +87,17 @@ def test_the_first_stage_of_an_interleaved_pipeline_holds_what_is_published(p: i
     assert most == pytest.approx(p * (1 + (p - 1) / (p * v)))
 
 
-def test_zero_bubble_schedules_hold_what_is_published() -> None:
-    """Qi et al. 2024, table 2: p and 2·p - 1 times the activations of a micro-batch."""
-    assert both(pipeline.in_flight, ZB_H1, 8, 64, 1, 1) == 8
-    assert both(pipeline.in_flight, ZB_H2, 8, 64, 1, 1) == 15
+@pytest.mark.parametrize("p", [2, 4, 5, 8])
+def test_zb_h2_leaves_no_gap_on_any_stage_and_holds_what_is_published(p: int) -> None:
+    """Qi et al. 2024, table 2: no bubble between a stage's first operation and its last, and 2·p - 1 micro-batches.
+
+    Stages begin and end one after the other, so the next step must not wait for all of them.
+    """
+    m = 4 * p
+    orders, times = simulated(ZB_H2, p, m, 1)
+    assert [end - begin for begin, end in schedules.spans(orders, times)] == [3 * m] * p
+    for stage, order in enumerate(orders, 1):
+        assert both(pipeline.in_flight, ZB_H2, p, m, 1, stage) == schedules.most_in_flight(order) == 2 * p - 1
 
 
 def test_no_stage_holds_more_micro_batches_than_there_are() -> None:

@@ -58,7 +58,7 @@ def step_slowdown(stages: int, micro_batches: int, chunks_in_use: int, idle_weig
 def in_flight(schedule: int, stages: int, micro_batches: int, chunks_in_use: int, stage: int) -> float:
     """Micro-batches whose activations stage number `stage` (1 is the first) holds at its peak, for all its layers.
 
-    A fraction where chunks of the stage hold different numbers. For ZB-H1 and ZB-H2 it is the most at any stage.
+    A fraction where chunks of the stage hold different numbers.
     """
     if schedule == GPIPE:
         most: float = micro_batches
