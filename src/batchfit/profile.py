@@ -226,12 +226,14 @@ class MemoryProfile:
             if phase == "later_micro" and accumulation_steps == 1:
                 continue
             for line in self.phases.get(phase, ()):
-                if highest is None or line.at(micro_batch, seq_len) > highest[0]:
-                    highest = line.at(micro_batch, seq_len), phase, line
+                nbytes = line.at(micro_batch, seq_len)
+                if highest is None or nbytes > highest[0]:
+                    highest = nbytes, phase, line
         if highest is None:
             raise BadInput("phases", "must hold at least one line; this profile has none")
         allocated, phase, line = highest
-        reserved = self._reserved(allocated, micro_batch, accumulation_steps, seq_len)
+        ratio = self.reserved_ratio(micro_batch, accumulation_steps, seq_len)
+        reserved = None if ratio is None else round(allocated * ratio)
         return Peak(allocated, reserved, phase, line, line.parts_at(micro_batch, seq_len))
 
     @property
@@ -281,10 +283,11 @@ class MemoryProfile:
         """Reserved peak in bytes: the allocated one times reserved/allocated as replayed nearby, if ever."""
         return self.peak(micro_batch, accumulation_steps, seq_len).reserved_bytes
 
-    def _reserved(
-        self, allocated: int, micro_batch: int, accumulation_steps: int, seq_len: int | None
-    ) -> int | None:
-        """Between two replayed micro-batches the ratio is interpolated, beyond them the nearest one's holds."""
+    def reserved_ratio(
+        self, micro_batch: int, accumulation_steps: int = 1, seq_len: int | None = None
+    ) -> float | None:
+        """Reserved over allocated peak, None where it was never replayed. Between two replayed micro-batches it is
+        interpolated, beyond them the nearest one's holds."""
         if not self.reserved:
             return None
         accumulates = accumulation_steps > 1
@@ -298,10 +301,10 @@ class MemoryProfile:
         below = [(b, ratio) for b, ratio in ratios if b <= micro_batch]
         above = [(b, ratio) for b, ratio in ratios if b >= micro_batch]
         if not below or not above:
-            return round(allocated * (above or below)[0 if above else -1][1])
+            return (above or below)[0 if above else -1][1]
         (b0, r0), (b1, r1) = below[-1], above[0]
         share = 0.0 if b0 == b1 else (micro_batch - b0) / (b1 - b0)
-        return round(allocated * (r0 + share * (r1 - r0)))
+        return r0 + share * (r1 - r0)
 
     def _check(self, micro_batch: int, accumulation_steps: int, seq_len: int | None) -> None:
         for field, value in (("micro_batch", micro_batch), ("accumulation_steps", accumulation_steps)):

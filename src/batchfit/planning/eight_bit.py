@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from batchfit.formulas.optimizer_state import BLOCK, SCALE_BYTES
+from batchfit.planning.kept import kept
 from batchfit.profile import Line, MemoryProfile, Polynomial
 
 #: Two states of one byte for each trained parameter, and for every block of 256 of each a scale of four bytes:
@@ -15,7 +16,11 @@ BYTES_PER_PARAMETER = 2 * (1 + SCALE_BYTES / BLOCK)
 #: Optimizers with Adam's two states, which is what the 8-bit one replaces.
 REPLACES = ("adamw", "adamw-fused", "adamw-single", "adam")
 
+#: Profiles that are kept, so that what is made of them is, too: those of some twenty models.
+_KEPT = 128
 
+
+@kept(_KEPT)
 def with_eight_bit_optimizer(profile: MemoryProfile) -> MemoryProfile | None:
     """The profile with AdamW's states in 8 bits; None where that would save nothing or the optimizer is another.
 

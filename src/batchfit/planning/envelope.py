@@ -18,30 +18,28 @@ class Envelope:
     """The lines of a profile at one sequence length, ready to be evaluated at arrays of micro-batches."""
 
     def __init__(self, profile: MemoryProfile, seq_len: int | None) -> None:
-        self._lines = {
+        lines = {
             phase: [
                 (evaluate(line.constant, seq_len), evaluate(line.per_sample, seq_len))
                 for line in profile.phases.get(phase, ())
             ]
             for phase in PHASES
         }
+        # Those of the phases that occur, without accumulation and with it.
+        self._lines = {
+            accumulates: _highest(
+                [line for phase in PHASES if accumulates or phase != "later_micro" for line in lines[phase]]
+            )
+            for accumulates in (False, True)
+        }
         self._profile = profile
         self._seq_len = seq_len
         self._known_ratios: dict[bool, tuple[list[int], list[float]]] = {}
 
-    def _of(self, accumulates: bool) -> list[tuple[float, float]]:
-        """The lines of the phases that occur."""
-        return [
-            line
-            for phase, lines in self._lines.items()
-            if accumulates or phase != "later_micro"
-            for line in lines
-        ]
-
     def largest(self, capacity_bytes: int, accumulates: bool) -> int:
         """The largest micro-batch whose allocated peak is at most `capacity_bytes`; 0 where none is."""
         largest = NO_LIMIT
-        for constant, slope in self._of(accumulates):
+        for constant, slope in self._lines[accumulates]:
             # Peaks are rounded to whole bytes, so half a byte more still fits.
             room = capacity_bytes + 0.5 - constant
             if slope > 0:
@@ -55,7 +53,7 @@ class Envelope:
         import numpy as np
 
         highest = np.zeros(len(micro_batch))
-        for constant, slope in self._of(accumulates):
+        for constant, slope in self._lines[accumulates]:
             np.maximum(highest, constant + slope * micro_batch, out=highest)
         return _whole(highest)
 
@@ -73,10 +71,23 @@ class Envelope:
         found = self._known_ratios.get(accumulates)
         if found is None:
             asked = sorted({1, *(point.micro_batch for point in self._profile.reserved)})
-            peaks = [self._profile.peak(b, 2 if accumulates else 1, self._seq_len) for b in asked]
-            ratios = [(peak.reserved_bytes or peak.allocated_bytes) / peak.allocated_bytes for peak in peaks]
+            steps = 2 if accumulates else 1
+            ratios = [self._profile.reserved_ratio(b, steps, self._seq_len) or 1.0 for b in asked]
             found = self._known_ratios[accumulates] = asked, ratios
         return found
+
+
+def _highest(lines: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The lines that are the highest anywhere from a micro-batch of 1 on, and few others: of a profile's dozens, some
+    three decide."""
+    kept: list[tuple[float, float]] = []
+    steepest = float("-inf")
+    for constant, slope in sorted(lines, key=lambda line: (-(line[0] + line[1]), -line[1])):
+        # Whatever comes later is lower at 1, so it is only ever higher by being steeper.
+        if slope > steepest:
+            kept.append((constant, slope))
+            steepest = slope
+    return kept
 
 
 #: More bytes than any GPU has, yet far from where 64-bit whole numbers end: a billion samples of a large model pass it.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from batchfit.errors import BadInput
 from batchfit.planning.envelope import Envelope
 from batchfit.planning.fit import Capacity, capacity
+from batchfit.planning.kept import kept
 from batchfit.planning.rates import Rates, computes_in, rates
 from batchfit.planning.request import Request
 from batchfit.planning.throughput import StepClock, clock
@@ -44,12 +44,12 @@ def options(profiles: Sequence[MemoryProfile], request: Request) -> list[Option]
         for profile in profiles:
             seq_len = seq_len_for(profile, request.seq_len)
             for sharding in _shardings(profile, request, replicas):
-                each = _sharded_once(_Same(profile), sharding, replicas)
+                one = sharded(profile, sharding, replicas)
                 found.append(
                     Option(
                         profile,
-                        each.profile,
-                        _envelope(each, seq_len),
+                        one,
+                        _envelope(one, seq_len),
                         sharding,
                         checkpointing_of(profile),
                         replicas,
@@ -61,32 +61,11 @@ def options(profiles: Sequence[MemoryProfile], request: Request) -> list[Option]
     return found
 
 
-class _Same:
-    """A profile as a key: the same object, since comparing all that it holds would cost more than is saved."""
-
-    __slots__ = ("profile",)
-
-    def __init__(self, profile: MemoryProfile) -> None:
-        self.profile = profile
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.profile is self.profile
-
-    def __hash__(self) -> int:
-        return id(self.profile)
-
-
-@lru_cache(maxsize=_KEPT)
-def _sharded_once(whole: _Same, sharding: str, replicas: int) -> _Same:
-    """The profile of one replica. One answer asks for the same ones again and again: for advice, for other cards, for
-    other numbers of GPUs."""
-    return _Same(sharded(whole.profile, sharding, replicas))
-
-
-@lru_cache(maxsize=_KEPT)
-def _envelope(each: _Same, seq_len: int | None) -> Envelope:
-    """A profile's envelope, kept for the same reason."""
-    return Envelope(each.profile, seq_len)
+@kept(_KEPT)
+def _envelope(profile: MemoryProfile, seq_len: int | None) -> Envelope:
+    """A profile's envelope. One answer asks for the same ones again and again: for advice, for other cards, for other
+    numbers of GPUs."""
+    return Envelope(profile, seq_len)
 
 
 def _shardings(profile: MemoryProfile, request: Request, replicas: int) -> tuple[str, ...]:
@@ -124,6 +103,7 @@ def on_card(found: Sequence[Option], request: Request) -> list[Option]:
     ]
 
 
+@kept(_KEPT)
 def sharded(profile: MemoryProfile, sharding: str, replicas: int) -> MemoryProfile:
     """The profile of one of `replicas` in this sharding."""
     if sharding == "none" or replicas == 1 or profile.provenance.how == "measured":

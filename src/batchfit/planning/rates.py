@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from batchfit.errors import BadInput
 from batchfit.gpus import Gpu, load_gpus
+from batchfit.planning.kept import kept
 from batchfit.profile import MemoryProfile
 
 #: Largest share of the dense 16-bit peak that any shape of matrix product was measured to reach.
@@ -88,6 +89,11 @@ class Rates:
         return self.link if replicas <= self.per_node else min(self.link, self.node_link)
 
 
+#: Rates that are kept: those of every card in a precision or two.
+_KEPT = 512
+
+
+@kept(_KEPT)
 def rates(gpu: Gpu, precision: str, interconnect: float | None = None) -> Rates | None:
     """What this card reaches in this precision; None where its peak is not known, so that no time can be told.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from batchfit.planning.candidates import candidates
@@ -33,7 +34,7 @@ def score(index: int, option: Option, request: Request) -> Scores:
     envelope = option.envelope
     most = envelope.largest(option.capacity.capacity_bytes, accumulates=False)
     if most < (request.micro_batch or 1):
-        return _joined([])
+        return _none()
     micro, steps = candidates(
         request.target,
         option.replicas,
@@ -82,13 +83,19 @@ def _peaks(
 def _joined(parts: Sequence[Scores]) -> Scores:
     import numpy as np
 
-    if not parts:
-        empty = np.empty(0, dtype=np.int64)
-        return Scores(
-            empty.astype(np.int32), empty, empty, empty, empty, empty.astype(bool), empty.astype(float)
-        )
+    filled = [part for part in parts if len(part)]
+    if len(filled) < 2:
+        return filled[0] if filled else _none()
     names = ("option", "micro_batch", "accumulation_steps", "drift", "peak_bytes", "tight", "seconds")
-    return Scores(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+    return Scores(**{name: np.concatenate([getattr(part, name) for part in filled]) for name in names})
+
+
+@cache
+def _none() -> Scores:
+    import numpy as np
+
+    empty = np.empty(0, dtype=np.int64)
+    return Scores(empty.astype(np.int32), empty, empty, empty, empty, empty.astype(bool), empty.astype(float))
 
 
 def best_first(scores: Scores, found: Sequence[Option]) -> list[int]:

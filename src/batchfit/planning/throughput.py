@@ -28,6 +28,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from batchfit.planning.kept import kept
 from batchfit.planning.rates import Rates
 from batchfit.profile import MemoryProfile, Polynomial, evaluate
 from batchfit.sentences import Sentence, Share
@@ -98,6 +99,10 @@ class StepTime:
     communication_seconds: float
     optimizer_seconds: float
     bound: str
+
+
+#: Clocks that are kept: an answer asks for the same ones again for advice and for other numbers of GPUs.
+_KEPT = 4096
 
 
 class StepClock:
@@ -183,6 +188,7 @@ class StepClock:
         )
 
 
+@kept(_KEPT)
 def clock(
     profile: MemoryProfile, rates: Rates | None, sharding: str, replicas: int, seq_len: int | None
 ) -> StepClock | None:

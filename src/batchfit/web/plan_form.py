@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
+
+from markupsafe import Markup
 
 from batchfit.gpus import Gpu, load_gpus
 from batchfit.languages import catalogue
-from batchfit.numbers import format_number
 from batchfit.planning.rank import SHARDINGS
 from batchfit.planning.traits import USUAL_SEQ_LEN, kind_of, seq_len_for
 from batchfit.sentences import Sentence, in_language
-from batchfit.units import split_unit
 from batchfit.web.plan_answer import PlanAnswer
-from batchfit.web.plan_points import PAIRS, ROWS
-from batchfit.web.plan_state import OWN_FILE, PlanState, offered, trained_of
+from batchfit.web.plan_lists import Choice, gpu_options, model_options
+from batchfit.web.plan_source import SourceForm
+from batchfit.web.plan_state import PlanState, offered, trained_of
 from batchfit.web.plan_worked import SHARDING_NAMES
-from batchfit.web.trace_worker import lengths_of
 from batchfit.wording import complaint
-
-_MAKERS = ("NVIDIA", "AMD", "Apple", "Intel")
 
 #: Fields of the form; those that few need stand apart.
 FURTHER = ("micro_batch", "accumulation_steps", "replicas", "tolerance", "headroom")
@@ -58,39 +53,6 @@ def named(name: str, value: str, lang: str) -> str:
     return in_language(VALUE_NAMES.get(name, {}).get(value, value), lang)
 
 
-#: Where a model may be from, as the form asks it.
-SOURCE_NAMES: dict[str, str] = {
-    "catalogue": Sentence("Known model"),
-    "own": Sentence("Your own model"),
-    "points": Sentence("Measured points"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class PointRow:
-    """A pair of fields for a measured point, with what stands in them."""
-
-    batch_name: str
-    peak_name: str
-    batch: str
-    peak: str
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """An option of a select."""
-
-    value: str
-    label: str
-    chosen: bool
-
-
-def _value(value: object) -> str:
-    """A config's value, as it stands in one; short."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 40 else f"{text[:39]}…"
-
-
 class PlanForm:
     """What the form shows of a state; what can be chosen depends on the answer to it."""
 
@@ -98,6 +60,7 @@ class PlanForm:
         self.answer = answer
         self.state: PlanState = answer.state
         self.lang = answer.state.lang
+        self.source = SourceForm(answer.state)
 
     def typed(self, name: str) -> str:
         """What stands in a text field."""
@@ -123,95 +86,14 @@ class PlanForm:
         return any(self.typed(name) or name in self.state.wrong for name in FURTHER)
 
     @property
-    def models(self) -> dict[str, list[Choice]]:
-        """The models by family."""
-        chosen = self.state.model
-        return {
-            family: [Choice(entry.name, entry.title, entry.name == chosen) for entry in entries]
-            for family, entries in self.state.catalogue.families().items()
-        }
+    def models(self) -> Markup:
+        """The models by family, as options."""
+        return model_options(self.state.catalogue, self.state.model or self.state.catalogue.usual)
 
     @property
-    def sources(self) -> list[Choice]:
-        """Where the model may be from."""
-        return [
-            Choice(source, in_language(name, self.lang), source == self.state.source)
-            for source, name in SOURCE_NAMES.items()
-        ]
-
-    @property
-    def point_rows(self) -> list[PointRow]:
-        """The fields for measured points: as typed, else as the address has them."""
-        points = self.state.points
-        return [
-            PointRow(
-                batch_name,
-                peak_name,
-                str(points[row].point.micro_batch) if row < len(points) else self.typed(batch_name),
-                self._peak(points[row].size) if row < len(points) else self.typed(peak_name),
-            )
-            for row, (batch_name, peak_name) in enumerate(PAIRS[: max(ROWS, len(points))])
-        ]
-
-    def _peak(self, size: str) -> str:
-        number, unit = split_unit(size, "GB")
-        return f"{format_number(Decimal(number), self.lang, max_fraction=12, grouping=False)} {unit}"
-
-    @property
-    def matched(self) -> str:
-        """Of a config that is of a catalogue's model: that it is planned with its profiles."""
-        state = self.state
-        if (
-            state.source != "catalogue"
-            or not state.own_text
-            or (entry := state.catalogue.find(state.model)) is None
-        ):
-            return ""
-        said = Sentence(
-            "Your config.json has the shape of {model}: planned with its profiles.", model=entry.title
-        )
-        return in_language(said, self.lang)
-
-    @property
-    def nearest_model(self) -> str:
-        """Of a config that no profiles are known of: which model is nearest, and what sets them apart."""
-        own = self.state.own
-        if not self.state.untraced or own is None or own.match is None or not own.match.differences:
-            return ""
-        apart = [
-            Sentence(
-                "{key} is {given}, there {known}",
-                key=each.key,
-                given=_value(each.given),
-                known=_value(each.known),
-            )
-            for each in own.match.differences
-        ]
-        listed = "; ".join(in_language(each, self.lang) for each in apart)
-        said = Sentence(
-            "Nearest in the catalogue: {model}, but {differences}.",
-            model=own.match.entry.title,
-            differences=listed,
-        )
-        return in_language(said, self.lang)
-
-    @property
-    def trace_command(self) -> str:
-        """The command that traces a config."""
-        own = self.state.own
-        lengths = lengths_of(own.config) if own is not None and own.config else None
-        span = f" --seq-len {lengths[0]}..{lengths[1]}" if lengths else ""
-        return f"batchfit trace config.json{span} --save {OWN_FILE}"
-
-    @property
-    def gpus(self) -> dict[str, list[Choice]]:
-        """The cards by maker and generation, the newest first."""
-        chosen = self.card
-        found: dict[str, list[Choice]] = {}
-        for gpu in sorted(load_gpus(), key=lambda gpu: (_MAKERS.index(gpu.vendor), -gpu.year)):
-            group = gpu.architecture if gpu.vendor in gpu.architecture else f"{gpu.vendor} {gpu.architecture}"
-            found.setdefault(group, []).append(Choice(gpu.id, gpu.name, gpu == chosen))
-        return found
+    def gpus(self) -> Markup:
+        """The cards by maker and generation, the newest first, as options."""
+        return gpu_options(self.card.id if self.card else self.typed("gpu"))
 
     @cached_property
     def card(self) -> Gpu | None:
