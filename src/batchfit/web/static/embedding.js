@@ -5,15 +5,16 @@ const preview = panel.querySelector("iframe");
 const code = panel.querySelector("#code");
 const inputs = panel.querySelector("[data-embed-inputs]");
 
-/** A box for each input that the page shows. What was chosen before stays so. */
-function listInputs() {
+/** A box for each input of the embed, by the name that it has in this page. What was chosen before stays so. */
+function listInputs(embed) {
   const held = new Set([...inputs.querySelectorAll("input:not(:checked)")].map((box) => box.value));
-  const fields = document.querySelectorAll("main form [data-field]:not([hidden])");
+  const fields = embed.querySelectorAll("form [data-field]:not([hidden])");
   inputs.replaceChildren(...[...fields].map((field) => {
     const { field: name } = field.dataset;
+    const named = document.querySelector(`main form [data-field="${name}"] label`) ?? field.querySelector("label");
     const label = document.createElement("label");
     const box = Object.assign(document.createElement("input"), { type: "checkbox", value: name, checked: !held.has(name) });
-    label.append(box, field.querySelector("label").firstChild.textContent.trim());
+    label.append(box, named.firstChild.textContent.trim());
     return label;
   }));
 }
@@ -47,21 +48,20 @@ function setCode(name, value) {
   code.value = code.value.replace(new RegExp(`(<iframe[^>]* ${name}=)"[^"]*"`), (_, before) => `${before}"${escaped}"`);
 }
 
-function open() {
-  listInputs();
-  show();
-}
-
 panel.addEventListener("change", show);
-panel.addEventListener("toggle", open);
+panel.addEventListener("toggle", show);
 document.addEventListener("batchfit:state", show);
 preview.addEventListener("load", () => {
-  const title = preview.contentDocument?.querySelector("h1");
-  if (title) setCode("title", title.textContent);
+  const embed = preview.contentDocument;
+  if (!embed?.querySelector("form")) return;
+  const focused = document.activeElement?.value;
+  listInputs(embed);
+  inputs.querySelector(`[value="${focused}"]`)?.focus();
+  setCode("title", embed.querySelector("h1").textContent);
 });
 addEventListener("message", ({ source, data }) => {
   if (source !== preview.contentWindow || data?.type !== "batchfit:height") return;
   preview.height = String(data.height);
   setCode("height", String(data.height));
 });
-open();
+show();

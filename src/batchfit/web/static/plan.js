@@ -121,7 +121,7 @@ function start() {
   function tell(other) {
     if (!document.querySelector("[data-url]")) return;
     const { search } = new URL(other.dataset.address, location);
-    const answer = other.querySelector("[data-sentence]")?.textContent ?? document.title;
+    const answer = root.querySelector("[data-sentence]")?.textContent.trim() ?? document.title;
     document.dispatchEvent(new CustomEvent("batchfit:state", { detail: { query: search.slice(1), answer } }));
   }
 
