@@ -136,7 +136,7 @@ CALCULATOR = Calculator(
             counted=("{n} parameter", "{n} parameters"),
             minimum=1e5,
             maximum=1e13,
-            default="70B",
+            default="280B",
             suffixes=True,
             group="Model",
         ),
@@ -246,6 +246,7 @@ CALCULATOR = Calculator(
             low="100M",
             high="10T",
             log_x=True,
+            log_y=True,
         ),
     ),
 )
