@@ -139,7 +139,6 @@ CALCULATOR = Calculator(
             low="1B",
             high="100T",
             log_x=True,
-            log_y=True,
         ),
     ),
 )

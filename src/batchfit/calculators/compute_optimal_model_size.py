@@ -240,13 +240,12 @@ CALCULATOR = Calculator(
             columns=("optimal_parameters", "optimal_tokens", "optimal_ratio"),
         ),
         Curve(
-            "Loss over the model size, on the same budget",
+            "Loss above the optimum over the model size, on the same budget",
             over="parameters",
-            outputs=("loss",),
+            outputs=("excess_loss",),
             low="100M",
             high="10T",
             log_x=True,
-            log_y=True,
         ),
     ),
 )
