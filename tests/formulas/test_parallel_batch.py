@@ -47,11 +47,11 @@ def test_every_gpu_is_in_a_replica_or_left_over(gpus: int, t: int, p: int, c: in
 @given(st.integers(1, 10**12), st.integers(1, 10**6))
 def test_the_last_step_takes_what_is_left(samples: int, batch: int) -> None:
     steps = parallel_batch.steps_per_epoch(samples, batch)
-    last = parallel_batch.last_step_samples(samples, batch)
+    last = parallel_batch.last_step_samples(samples, batch, steps)
     assert (steps - 1) * batch + last == samples
     assert 1 <= last <= batch
 
 
 def test_a_thousand_samples_in_batches_of_32() -> None:
     assert both(parallel_batch.steps_per_epoch, 1000, 32) == 32
-    assert both(parallel_batch.last_step_samples, 1000, 32) == 8
+    assert both(parallel_batch.last_step_samples, 1000, 32, 32) == 8

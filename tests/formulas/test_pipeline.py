@@ -135,4 +135,4 @@ def test_the_micro_batches_needed_are_the_fewest(schedule: int, p: int, v: int, 
 
 
 def test_activations_in_flight_are_whole_bytes() -> None:
-    assert both(pipeline.activation_bytes_in_flight, 11.5, 3) == 35
+    assert both(pipeline.activation_memory_bytes, 11.5, 3) == 35

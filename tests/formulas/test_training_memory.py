@@ -15,8 +15,9 @@ GB = 10**9
 
 #: Bytes of a weight, of its master copy, of an activation.
 MIXED, AUTOCAST, BF16, FP32 = (2, 4, 2), (4, 0, 2), (2, 0, 2), (4, 0, 4)
-#: Values in full, 8-bit and factored, for each parameter.
-ADAMW, ADAMW_8BIT, MOMENTUM, SGD, ADAFACTOR = (2, 0, 0), (0, 2, 0), (1, 0, 0), (0, 0, 0), (0, 0, 2)
+#: Values in full and in 8 bits for each parameter, scales for each block, and factored values.
+ADAMW, ADAMW_8BIT, MOMENTUM = (2, 0, 0, 0), (0, 2, 2, 0), (1, 0, 0, 0)
+SGD, ADAFACTOR = (0, 0, 0, 0), (0, 0, 0, 2)
 
 Precision = tuple[int, int, int]
 
@@ -24,7 +25,7 @@ Precision = tuple[int, int, int]
 def states(
     parameters: int,
     precision: Precision = MIXED,
-    optimizer: tuple[int, int, int] = ADAMW,
+    optimizer: tuple[int, int, int, int] = ADAMW,
     replicas: int = 1,
     stage: int = 0,
 ) -> tuple[int, int, int, int]:
@@ -75,7 +76,9 @@ def test_zero_on_four_gpus_as_published(stage: int, parameters: float, published
         (BF16, ADAFACTOR, 4 + 8 / 4096),
     ],
 )
-def test_bytes_a_parameter(precision: Precision, optimizer: tuple[int, int, int], expected: float) -> None:
+def test_bytes_a_parameter(
+    precision: Precision, optimizer: tuple[int, int, int, int], expected: float
+) -> None:
     parts = states(4096 * 1000, precision, optimizer)
     assert memory.states_per_parameter(4096 * 1000, memory.states_bytes(*parts)) == expected
 

@@ -16,6 +16,7 @@ MUON = Source("Jordan et al., Muon, 2024", "https://kellerjordan.github.io/posts
 VALUES = (
     Bound("full_values", "n", "Values per parameter"),
     Bound("eight_bit_values", "n_8", "8-bit values per parameter"),
+    Bound("scales", "n_c", "Scales per block of 8-bit values"),
     Bound("factored_values", "n_f", "Values per row of a matrix"),
     Bound("step_values", "n_t", "Values per parameter during the step"),
 )
@@ -27,6 +28,7 @@ def _optimizer(
     full: int = 0,
     *,
     eight_bit: int = 0,
+    scales: int = 0,
     factored: int = 0,
     embedding: int = 0,
     step: int = 0,
@@ -34,6 +36,7 @@ def _optimizer(
     numbers = {
         "full_values": full,
         "eight_bit_values": eight_bit,
+        "scales": scales,
         "factored_values": factored,
         "embedding_values": embedding,
         "step_values": step,
@@ -41,20 +44,20 @@ def _optimizer(
     return Choice(value, label, numbers)
 
 
-#: By the names that `batchfit trace --optimizer` knows them under. A paged optimizer keeps its state in memory that the
-#: CPU and the GPU share, so there is none on the GPU.
+#: By the names that `batchfit trace --optimizer` knows them under. A paged optimizer keeps its values in memory that
+#: CPU and GPU share, so there are none here; the scales of 8-bit ones stay on the GPU.
 OPTIMIZERS = (
     _optimizer("adamw", "AdamW", 2, step=1),
     _optimizer("adamw-fused", "AdamW, fused", 2),
     _optimizer("adamw-single", "AdamW, one tensor at a time", 2),
     _optimizer("adam", "Adam", 2, step=1),
-    _optimizer("adamw-8bit", "AdamW, 8-bit", eight_bit=2),
+    _optimizer("adamw-8bit", "AdamW, 8-bit", eight_bit=2, scales=2),
     _optimizer("adamw-paged", "AdamW, paged"),
-    _optimizer("adamw-8bit-paged", "AdamW, 8-bit, paged"),
+    _optimizer("adamw-8bit-paged", "AdamW, 8-bit, paged", scales=2),
     _optimizer("adafactor", "Adafactor", factored=2),
     _optimizer("adafactor-torch", "Adafactor of torch.optim", factored=2),
     _optimizer("lion", "Lion", 1),
-    _optimizer("lion-8bit", "Lion, 8-bit", eight_bit=1),
+    _optimizer("lion-8bit", "Lion, 8-bit", eight_bit=1, scales=1),
     _optimizer("muon", "Muon with AdamW", 1, embedding=1),
     _optimizer("rmsprop", "RMSprop", 1, step=1),
     _optimizer("adagrad", "Adagrad", 1, step=2),
@@ -172,7 +175,7 @@ CALCULATOR = Calculator(
             label="Optimizer state",
             kind="bytes",
             unit="GB",
-            formula=optimizer_state.all_state_bytes,
+            formula=optimizer_state.optimizer_bytes,
             reading="What {optimizer} keeps from its first step on, on a GPU that holds all of it.",
             sources=(ADAM, EIGHT_BIT, ADAFACTOR, LION),
         ),

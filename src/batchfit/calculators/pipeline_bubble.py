@@ -202,7 +202,7 @@ CALCULATOR = Calculator(
             label="Activation memory of the stage",
             kind="bytes",
             unit="GB",
-            formula=pipeline.activation_bytes_in_flight,
+            formula=pipeline.activation_memory_bytes,
             reading="{micro_batches_in_flight} × {stage_activation} each.",
         ),
     ),

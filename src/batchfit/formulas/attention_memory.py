@@ -12,16 +12,20 @@ LOG_SUM_EXP_BYTES = 4
 FP32_BYTES = 4
 
 
+def softmax_bytes(value_bytes: int, upcasts: int) -> int:
+    """Bytes of a probability as softmax gives it: in fp32 where it is computed so (`upcasts` is 1)."""
+    return FP32_BYTES if upcasts == 1 else value_bytes
+
+
 def score_bytes(value_bytes: int, upcasts: int, drops: int) -> int:
     """Bytes that eager attention keeps for each pair of tokens and each head.
 
-    The result of softmax, in fp32 where that is computed so (`upcasts` is 1); what is multiplied with the values, where
-    that is another tensor; and where attention `drops`, a mask of one byte. In 16 bits: 2; with dropout, as
-    Korthikanti et al. count, 5; where softmax is in fp32, 6; with both, 7.
+    The result of softmax; what is multiplied with the values, where that is another tensor; and where attention
+    `drops`, a mask of one byte. In 16 bits: 2; with dropout, as Korthikanti et al. count, 5; where softmax is in fp32,
+    6; with both, 7.
     """
-    softmax = FP32_BYTES if upcasts == 1 else value_bytes
-    apart = drops == 1 or softmax > value_bytes
-    return softmax + (value_bytes if apart else 0) + drops
+    apart = drops == 1 or softmax_bytes(value_bytes, upcasts) > value_bytes
+    return softmax_bytes(value_bytes, upcasts) + (value_bytes if apart else 0) + drops
 
 
 def scores_bytes(micro_batch: int, heads: int, sequence_length: int, score_bytes: int) -> int:

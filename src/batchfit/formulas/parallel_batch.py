@@ -28,9 +28,9 @@ def steps_per_epoch(samples: int, effective_batch_size: int) -> int:
     return -(-samples // effective_batch_size)
 
 
-def last_step_samples(samples: int, effective_batch_size: int) -> int:
+def last_step_samples(samples: int, effective_batch_size: int, steps_per_epoch: int) -> int:
     """Samples of an epoch's last step."""
-    return samples - (steps_per_epoch(samples, effective_batch_size) - 1) * effective_batch_size
+    return samples - (steps_per_epoch - 1) * effective_batch_size
 
 
 def holds_a_replica(gpus: int, tensor_parallel: int, pipeline_parallel: int, context_parallel: int) -> bool:

@@ -88,6 +88,6 @@ def micro_batches_needed(
     return (fewer if enough else units) * unit
 
 
-def activation_bytes_in_flight(micro_batches_in_flight: float, stage_activation: int) -> int:
+def activation_memory_bytes(micro_batches_in_flight: float, stage_activation: int) -> int:
     """Bytes of activations that a stage holds at its peak; `stage_activation` is a micro-batch's on that stage."""
     return math.ceil(micro_batches_in_flight * stage_activation)

@@ -41,6 +41,7 @@ def optimizer_bytes(
     hidden_size: int,
     full_values: int,
     eight_bit_values: int,
+    scales: int,
     factored_values: int,
     weight_value_bytes: int,
     master_value_bytes: int,
@@ -50,7 +51,7 @@ def optimizer_bytes(
     """Bytes of optimizer state; its kinds of values are those of `optimizer_state`."""
     updated = max(weight_value_bytes, master_value_bytes)
     state = optimizer_state.optimizer_state_bytes(
-        parameters, hidden_size, full_values, eight_bit_values, factored_values, updated
+        parameters, hidden_size, full_values, eight_bit_values, scales, factored_values, updated
     )
     return per_replica(state, replicas, zero_stage, 1)
 
