@@ -299,11 +299,11 @@ CALCULATOR = Calculator(
         Output(
             name="states_bytes",
             symbol="B",
-            label="States: all that does not depend on the batch",
+            label="States",
             kind="bytes",
             unit="GB",
             formula=memory.states_bytes,
-            reading="Weights, gradients, optimizer state and master copy on each GPU.",
+            reading="Weights, gradients, optimizer state and master copy: all that does not depend on the batch.",
         ),
         Output(
             name="states_per_parameter",

@@ -176,6 +176,17 @@ CALCULATOR = Calculator(
             sources=(MEGATRON,),
         ),
         Output(
+            name="multiple",
+            symbol="q",
+            label="Micro-batches come in multiples of",
+            kind="whole",
+            unit="",
+            formula=pipeline.micro_batch_multiple,
+            reading="Interleaved stages take as many micro-batches of a chunk in a row as there are stages.",
+            detail=True,
+            sources=(MEGATRON,),
+        ),
+        Output(
             name="micro_batches_needed",
             symbol="m_x",
             label="Micro-batches for the bubble you accept",

@@ -73,19 +73,21 @@ def in_flight(schedule: int, stages: int, micro_batches: int, chunks_in_use: int
     return min(micro_batches, most)
 
 
+def micro_batch_multiple(schedule: int, stages: int) -> int:
+    """The number that micro-batches come in multiples of: interleaved stages take as many of a chunk as there are."""
+    return stages if schedule == INTERLEAVED else 1
+
+
 def micro_batches_needed(
-    schedule: int, stages: int, chunks_in_use: int, idle_weight: float, bubble_limit: float
+    stages: int, chunks_in_use: int, idle_weight: float, multiple: int, bubble_limit: float
 ) -> int:
     """The fewest micro-batches, and so accumulation steps, that keep the bubble within a share of the step.
 
-    `bubble_limit` is above 0 and below 1. Interleaving takes micro-batches in multiples of the stages.
+    `bubble_limit` is above 0 and below 1. Nine decimals are enough to tell a whole number from one that rounding
+    has lifted a little.
     """
-    unit = stages if schedule == INTERLEAVED else 1
-    idle = idle_weight * (stages - 1)
-    units = max(1, math.ceil(idle * (1 - bubble_limit) / (bubble_limit * chunks_in_use * unit)))
-    fewer = max(1, units - 1)  # enough where rounding has lifted a whole number
-    enough = bubble_share(stages, fewer * unit, chunks_in_use, idle_weight) <= bubble_limit
-    return (fewer if enough else units) * unit
+    units = idle_weight * (stages - 1) * (1 - bubble_limit) / (bubble_limit * chunks_in_use * multiple)
+    return multiple * max(1, math.ceil(round(units, 9)))
 
 
 def activation_memory_bytes(micro_batches_in_flight: float, stage_activation: int) -> int:
