@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import resources
+
 import pytest
 
 from batchfit import calculators
 from batchfit.calculator import Value
 from batchfit.calculators.optimizer_memory import OPTIMIZERS
+from batchfit.decoder import shape_of
 from batchfit.fields import Input
-from batchfit.shapes import shape_of
+from batchfit.numbers import format_number
 from tests.inputs import defaults
 
 GB = 10**9
@@ -80,6 +83,63 @@ def test_presets_have_the_true_shapes_of_their_models() -> None:
     shape = shape_of(entry)
     assert shape is not None
     assert (shape.key_value_dim, shape.gated, shape.separate) == (1280, True, False)
+
+
+# The prose
+
+PROSE = resources.files("batchfit").joinpath("content", "en")
+
+
+def shown(value: Value, digits: int = 0) -> str:
+    return format_number(round(value, digits), max_fraction=digits)
+
+
+def told() -> list[tuple[str, str]]:
+    """What the prose says that its calculator answers to the defaults, by calculator."""
+    pipeline, memory, lora = map(answer, ("pipeline-bubble", "llm-training-memory", "lora-parameters"))
+    optimizer, attention = map(answer, ("optimizer-memory", "attention-memory"))
+    compute, batch = map(answer, ("training-flops", "effective-batch-size"))
+    interleaved = answer("pipeline-bubble", schedule="interleaved")
+    zb_h2 = answer("pipeline-bubble", schedule="zb-h2")
+    every = answer("lora-parameters", modules=("q", "k", "v", "o", "gate", "up", "down"))
+    return [
+        ("pipeline-bubble", f"≈ {shown(pipeline['bubble_share'], 4)} of it"),
+        ("pipeline-bubble", f"= {pipeline['micro_batches_needed']} micro-batches"),
+        ("pipeline-bubble", f"= {shown(interleaved['micro_batches_in_flight'], 1)} micro-batches"),
+        ("pipeline-bubble", f"multiple of 8 is {interleaved['micro_batches_needed']}"),
+        ("pipeline-bubble", f"= {zb_h2['micro_batches_in_flight']} micro-batches"),
+        ("llm-training-memory", f"= {shown(memory['states_bytes'] / GB)} GB before the first sample"),
+        ("llm-training-memory", f"= {shown(memory['layer_activation'])} bytes"),
+        ("llm-training-memory", f"= {shown(memory['output_activation'])} bytes"),
+        ("llm-training-memory", f"≈ {shown(memory['activations_bytes'] / GB, 2)} GB"),
+        ("lora-parameters", f"= {shown(lora['attention_adapters'])}, and"),
+        ("lora-parameters", f"= {shown(lora['trainable_parameters'])}."),
+        ("lora-parameters", f"≈ {shown(lora['trained_share'], 4)} of all"),
+        ("lora-parameters", f"≈ {shown(lora['training_bytes'] / 10**6)} MB"),
+        ("lora-parameters", f"≈ {shown(lora['full_training_bytes'] / GB)} GB"),
+        ("lora-parameters", f"≈ {shown(lora['adapter_bytes'] / 10**6)} MB"),
+        ("lora-parameters", f"= {shown(every['trainable_parameters'])} parameters"),
+        ("optimizer-memory", f"= {shown(optimizer['optimizer_bytes'] / GB)} GB, four times"),
+        ("optimizer-memory", f"= {shown(optimizer['embedding_parameters'])} parameters"),
+        ("optimizer-memory", f"= {shown(optimizer['step_bytes'] / GB)} GB. Activations"),
+        ("attention-memory", f"≈ {shown(attention['scores_bytes'] / GB, 1)} GB of scores"),
+        ("attention-memory", f"≈ {shown(attention['flash_layer_bytes'] / 10**6)} MB in a layer"),
+        ("attention-memory", f"≈ {shown(attention['even_length'])} tokens on"),
+        ("training-flops", f"{shown(compute['model_flops'] / 1e22, 2)} × 10²² operations"),
+        ("training-flops", f"take {shown(compute['gpu_days'])} GPU-days"),
+        ("training-flops", f"≈ {shown(compute['training_seconds'] / 86400, 1)} days"),
+        ("training-flops", f"≈ {shown(compute['attention_share'], 2)} of the total"),
+        ("effective-batch-size", f"= {batch['effective_batch_size']} samples, not"),
+        ("effective-batch-size", f"= {shown(batch['tokens_per_step'])} tokens. If"),
+        ("effective-batch-size", f"so {batch['steps_per_epoch']} steps"),
+        ("effective-batch-size", f"= {batch['last_step_samples']} samples. Some"),
+    ]
+
+
+@pytest.mark.parametrize(("slug", "phrase"), told(), ids=str)
+def test_the_prose_says_what_the_calculator_answers(slug: str, phrase: str) -> None:
+    prose = PROSE.joinpath(f"{slug}.md").read_text(encoding="utf-8").replace("\xa0", " ")
+    assert phrase in prose
 
 
 # Against the tracer
