@@ -76,7 +76,7 @@ def without_code(text: str) -> str:
     """`text` with what follows other rules gone: the content of code spans, names of models with their versions, and
     headings that are sections or addresses of pages."""
     text = re.sub(r"`[^`]+`", "`x`", text)
-    text = re.sub(rf"{_MODELS}[\d.]*(?: \d(?:\.\d)?(?![\d.,]))?(?: [\d.]+B)?", r"\1", text)
+    text = re.sub(rf"{_MODELS}[\d.]*(?: \d(?:\.\d)?(?!\d|[.,]\d))?(?: [\d.]+B)?", r"\1", text)
     return re.sub(r"^#+ [a-z-]+$", "", text, flags=re.MULTILINE)
 
 
