@@ -84,7 +84,8 @@ def _in_records() -> Iterator[tuple[Text, str]]:
         for text in _of_calculator(calculator):
             yield text, where
         if picture := picture_of(calculator):
-            for text in (*picture.caption, *(shape.text for shape in picture.shapes)):
+            labels = (extra.label for extra in picture.extra)
+            for text in (*picture.caption, *labels, *(shape.text for shape in picture.shapes)):
                 if text not in ("", "{number}"):
                     yield text, where.replace("calculators", "pictures")
     for announced in ANNOUNCED:
