@@ -296,7 +296,7 @@ ANYTHING = st.text(max_size=60) | st.sampled_from(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(ANYTHING, max_size=4), st.lists(st.tuples(ANYTHING, ANYTHING), max_size=5), st.text(max_size=80)
 )
