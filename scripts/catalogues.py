@@ -25,7 +25,8 @@ from batchfit.calculator import Calculator, Output
 from batchfit.fields import Field
 from batchfit.pictures import picture_of
 from batchfit.web.shared import TARGETS
-from batchfit.web.shelf import ANNOUNCED, group_title
+from batchfit.web.shelf import ANNOUNCED
+from batchfit.wording import DURATIONS
 
 PACKAGE = Path(__file__).parent.parent / "src" / "batchfit"
 LOCALE = PACKAGE / "locale"
@@ -33,11 +34,14 @@ LOCALE = PACKAGE / "locale"
 SOURCES = [
     "assumptions.py",
     "fields.py",
+    "presets.py",
     "wording.py",
     "charts.py",
     "gpus.py",
     "planning/*.py",
     "cli/calc.py",
+    "cli/_sections.py",
+    "cli/_formulas.py",
     "web/*.py",
 ]
 #: Functions whose first argument is a text.
@@ -87,11 +91,17 @@ def _in_records() -> Iterator[tuple[Text, str]]:
                     yield text, where.replace("calculators", "pictures")
     for announced in ANNOUNCED:
         yield announced.title, "web/shelf.py"
+    yield from ((forms, "wording.py") for _, forms in DURATIONS)
     yield from ((target.name, "web/shared.py") for target in TARGETS if not target.brand)
 
 
 def _of_calculator(calculator: Calculator) -> Iterator[Text]:
-    yield from (calculator.title, calculator.purpose, calculator.answer, group_title(calculator.category))
+    yield from (
+        calculator.title,
+        calculator.purpose,
+        calculator.answer,
+        calculators.group_title(calculator.category),
+    )
     outputs = list(calculator.outputs)
     if way_back := calculator.inverse:
         yield from (way_back.forward_label, way_back.inverse_label)
@@ -99,13 +109,22 @@ def _of_calculator(calculator: Calculator) -> Iterator[Text]:
     of: Field | Output
     for of in calculator.all_fields:
         yield from filter(None, (of.label, of.help, of.group))
+        yield from (choice.label for choice in of.choices)
+        for bound in of.binds:
+            yield from filter(None, (bound.label, bound.unit))
     for of in outputs:
         yield from (of.label, of.reading)
     for of in (*calculator.all_fields, *outputs):
-        if of.kind != "bytes":
+        if of.unit and of.kind not in ("bytes", "seconds"):
             yield of.unit
         if of.counted:
             yield of.counted
+    for preset in calculator.presets:
+        yield from (preset.label, preset.help)
+    yield from (each.message for each in calculator.checks)
+    yield from (each.title for each in calculator.sections)
+    if calculator.planner:
+        yield calculator.planner
 
 
 def _in_templates() -> Iterator[tuple[Text, str]]:

@@ -1,11 +1,21 @@
 """The shelf: every calculator on it holds together, and gradient accumulation gives the known figures."""
 
+from math import isfinite
+
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchfit import Batch, calculators
 from batchfit.batch import solve_steps
+from batchfit.calculator import Calculator, Cards, Curve, Output, Stack, Table, parameters
+from batchfit.errors import BadInput
+from batchfit.fields import Field
+from batchfit.palette import PARTS
+from batchfit.sections import ends
+from batchfit.wording import all_in_words
+from tests.everything import CALCULATOR as EVERYTHING
+from tests.inputs import allowed_inputs, defaults
 
 GRADIENT_ACCUMULATION = calculators.load("gradient-accumulation")
 GB = 10**9
@@ -19,8 +29,7 @@ def evaluate(**inputs: int) -> dict[str, object]:
 
 
 def test_the_defaults_give_32_samples_and_2_gb() -> None:
-    defaults = {field.name: field.default_value() for field in GRADIENT_ACCUMULATION.fields}
-    assert GRADIENT_ACCUMULATION.evaluate(defaults).outputs == {
+    assert GRADIENT_ACCUMULATION.evaluate(defaults(GRADIENT_ACCUMULATION)).outputs == {
         "effective_batch_size": 32,
         "activation_memory_bytes": 2 * GB,
     }
@@ -71,18 +80,110 @@ def test_json_inputs_say_that_sizes_are_bytes() -> None:
     }
 
 
-@pytest.mark.parametrize("slug", calculators.slugs())
-def test_every_calculator_holds_together(slug: str) -> None:
-    calculator = calculators.load(slug)
-    names = [field.name for field in calculator.all_fields] + [output.name for output in calculator.outputs]
+EVERY = [*map(calculators.load, calculators.slugs()), EVERYTHING]
+
+
+@pytest.mark.parametrize("calculator", EVERY, ids=lambda each: each.slug)
+def test_every_calculator_holds_together(calculator: Calculator) -> None:
+    of: list[Field | Output] = [*calculator.all_fields, *calculator.outputs]
+    names = [each.name for each in of]
     assert len(set(names)) == len(names)
-    known = {field.name for field in calculator.fields}
+    known = set(calculator.numbers(defaults(calculator)))
     for output in calculator.outputs:
         assert set(output.parameters) <= known, f"{output.name} needs what is not there yet"
+        assert output.when is None or set(parameters(output.when)) <= known
         known.add(output.name)
-        assert (output.kind == "bytes") == output.name.endswith("_bytes")
-    inputs = {field.name: field.default_value() for field in calculator.fields}
-    assert calculator.evaluate(inputs).outputs.keys() == {output.name for output in calculator.outputs}
+        for kind in ("bytes", "seconds"):
+            assert (output.kind == kind) == output.name.endswith(f"_{kind}"), output.name
+    results = calculator.evaluate(defaults(calculator))
+    always = {output.name for output in calculator.outputs if output.when is None}
+    assert always <= results.outputs.keys() <= {output.name for output in calculator.outputs}
+
+
+@pytest.mark.parametrize("calculator", EVERY, ids=lambda each: each.slug)
+def test_every_field_can_be_left_as_it_is_and_every_choice_binds_alike(calculator: Calculator) -> None:
+    for field in calculator.fields:
+        assert field.default is not None or field.empty is not None, field.name
+        bound = {each.name for each in field.binds}
+        for choice in field.choices:
+            if field.kind == "choice":
+                assert set(choice.numbers) == bound, (field.name, choice.value)
+        assert {name for choice in field.choices for name in choice.numbers} == bound
+        if not field.is_choice:
+            assert field.minimum < field.maximum, field.name
+    symbols = [each.symbol for each in calculator.bounds] + [each.symbol for each in calculator.outputs]
+    symbols += [field.symbol for field in calculator.fields if not field.is_choice]
+    assert len(set(symbols)) == len(symbols), sorted(symbols)
+    assert all(symbols)
+
+
+@pytest.mark.parametrize("calculator", EVERY, ids=lambda each: each.slug)
+def test_what_a_calculator_names_is_there(calculator: Calculator) -> None:
+    fields = {field.name: field for field in calculator.fields}
+    for preset in calculator.presets:
+        assert preset.fills.keys() <= fields.keys()
+        assert preset.usable(), f"{preset.name} has nothing to offer"
+        for entry in preset.usable():
+            for name, text in preset.texts(entry).items():
+                fields[name].read(text)  # raises where a figure is not allowed
+    for section in calculator.sections:
+        match section:
+            case Table(over=over, columns=columns, values=values):
+                assert fields[over].is_choice != bool(values)
+                assert [calculator.output(name) for name in columns]
+                assert [fields[over].read(text) for text in values] or not values
+            case Curve(over=over, outputs=outputs):
+                assert not fields[over].is_choice
+                assert len({calculator.output(name).kind for name in outputs}) == 1
+                low, high = ends(calculator, section, calculator.evaluate(defaults(calculator)))
+                assert low < high
+                assert not section.log_x or low > 0
+            case Stack(parts=parts):
+                assert parts.keys() <= set(PARTS)
+                assert {calculator.output(name).kind for name in parts.values()} == {"bytes"}
+            case Cards(output=output):
+                assert calculator.output(output).kind == "bytes"
+    for check in calculator.checks:
+        assert check.field in fields
+
+
+@pytest.mark.parametrize("calculator", EVERY, ids=lambda each: each.slug)
+def test_every_sentence_can_be_filled(calculator: Calculator) -> None:
+    results = calculator.evaluate(defaults(calculator))
+    words = all_in_words(calculator, results.values, "en", inputs=results.inputs)
+    calculator.answer.format(**words)
+    for output in calculator.outputs:
+        if output.name in results.outputs:
+            output.reading.format(**words)
+    for check in calculator.checks:
+        check.message.format(**results.numbers)
+
+
+@pytest.mark.parametrize("calculator", EVERY, ids=lambda each: each.slug)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_any_allowed_input_has_an_answer_or_a_reason(calculator: Calculator, data: st.DataObject) -> None:
+    inputs = data.draw(allowed_inputs(calculator))
+    try:
+        results = calculator.evaluate(inputs)
+    except BadInput as refused:
+        messages = [refused.template]
+        outputs: list[float] = []
+    else:
+        messages = []
+        outputs = list(results.outputs.values())
+    assert set(messages) <= {check.message for check in calculator.checks}
+    assert all(map(isfinite, outputs))
+
+
+def test_inputs_that_do_not_go_together_are_told_to_the_field() -> None:
+    with pytest.raises(BadInput, match="warmup: must be at most 1,000"):
+        EVERYTHING.evaluate(defaults(EVERYTHING) | {"warmup": 1001})
+
+
+def test_an_optional_output_is_there_only_when_asked_for() -> None:
+    assert "steps_left" not in EVERYTHING.evaluate(defaults(EVERYTHING)).outputs
+    assert EVERYTHING.evaluate(defaults(EVERYTHING) | {"budget": 1200}).outputs["steps_left"] == 200
 
 
 @given(st.integers(1, 2**20), st.integers(1, 2**20), st.integers(1, 2**20))

@@ -1,10 +1,13 @@
 """Fields: one record reads what people type and refuses what it cannot use."""
 
+from dataclasses import replace
+
 import pytest
 
 from batchfit import BadInput
 from batchfit.calculators import load
 from batchfit.fields import Field
+from tests.everything import CALCULATOR as EVERYTHING
 
 BATCH = load("gradient-accumulation").field("micro_batch")
 SIZE = load("gradient-accumulation").field("activation_per_sample")
@@ -64,3 +67,97 @@ def test_a_field_knows_its_option_and_its_key() -> None:
     assert (BATCH.option, BATCH.key) == ("--micro-batch", "micro_batch")
     assert (SIZE.option, SIZE.key) == ("--activation-per-sample", "activation_per_sample_bytes")
     assert SIZE.default_value() == 500_000_000
+
+
+EVERY = {field.name: field for field in EVERYTHING.fields}
+
+
+@pytest.mark.parametrize(
+    ("typed", "lang", "value", "spelled"),
+    [
+        ("7B", "en", 7_000_000_000, "7,000,000,000"),
+        ("7 b", "en", 7_000_000_000, "7,000,000,000"),
+        ("1.5B", "en", 1_500_000_000, "1,500,000,000"),
+        ("1,5 Mrd.", "de", 1_500_000_000, "1.500.000.000"),
+        ("500K", "en", 500_000, "500,000"),
+        ("7e9", "en", 7_000_000_000, "7,000,000,000"),
+        ("٧B", "ar", 7_000_000_000, "7,000,000,000"),
+        ("8030261248", "fr", 8_030_261_248, "8\u202f030\u202f261\u202f248"),
+        ("1000", "en", 1000, ""),
+    ],
+)
+def test_a_count_may_be_shortened_and_is_spelled_out(typed: str, lang: str, value: int, spelled: str) -> None:
+    reading = EVERY["parameters"].read(typed, lang)
+    assert (reading.value, reading.spelled) == (value, spelled)
+
+
+@pytest.mark.parametrize("typed", ["1.23456789K", "7X", "B", "7BB", "20T", "7 B B"])
+def test_what_is_no_whole_count_is_refused(typed: str) -> None:
+    assert refusal(EVERY["parameters"], typed).startswith("must be a whole number from 1,000 to")
+
+
+def test_a_field_without_suffixes_takes_none() -> None:
+    assert "you typed 4K" in refusal(BATCH, "4K")
+
+
+@pytest.mark.parametrize(
+    ("typed", "lang", "value"),
+    [("30", "en", 0.3), ("30%", "en", 0.3), ("30 %", "de", 0.3), ("12,5 %", "fr", 0.125), ("٣٠٪", "ar", 0.3)],
+)
+def test_a_share_is_read_as_a_percentage(typed: str, lang: str, value: float) -> None:
+    assert EVERY["shard"].read(typed, lang).value == value
+
+
+def test_a_bare_share_is_what_its_field_says() -> None:
+    fraction = replace(EVERY["shard"], unit="")
+    assert fraction.read("0.3").value == fraction.read("30 %").value == 0.3
+    assert refusal(fraction, "30") == (
+        "must be a percentage from 1 % to 100 %, or a fraction such as 0.3; you typed 30"
+    )
+    assert refusal(EVERY["shard"], "0.3") == "must be a percentage from 1 to 100; you typed 0.3"
+
+
+@pytest.mark.parametrize(
+    ("typed", "unit", "seconds"),
+    [
+        ("90", None, 90),
+        ("1.5h", None, 5400),
+        ("250 ms", None, 0.25),
+        ("2", "min", 120),
+        ("0.5 days", None, 43200),
+    ],
+)
+def test_a_duration_is_read_in_its_own_unit_or_the_chosen_one(
+    typed: str, unit: str | None, seconds: float
+) -> None:
+    assert EVERY["step_time"].read(typed, "en", unit).value == seconds
+
+
+def test_a_duration_out_of_bounds_is_told_in_the_fields_unit() -> None:
+    assert refusal(EVERY["step_time"], "3d") == "must be a duration from 0.001 to 86,400 s; you typed 3d"
+
+
+def test_a_choice_is_one_of_its_values_and_binds_numbers() -> None:
+    field = EVERY["precision"]
+    assert field.read(" FP32 ").value == "fp32"
+    assert field.numbers("fp32") == {"weight_bytes": 4}
+    assert refusal(field, "fp8") == "must be one of bf16, fp32; you typed fp8"
+    assert refusal(field, "bf16,fp32") == "must be one of bf16, fp32; you typed bf16,fp32"
+    assert refusal(field, "") == "Choose at least one"
+
+
+def test_of_several_choices_those_not_taken_are_zero() -> None:
+    field = EVERY["modules"]
+    assert field.read("k, Q").value == ("q", "k")
+    assert field.numbers(("k",)) == {"q": 0, "k": 1}
+    assert refusal(field, " , ") == "Choose at least one"
+    assert refusal(field, "q,x") == "must be some of q, k, with commas between them; you typed q,x"
+    assert replace(field, minimum=0).read("").value == ()
+
+
+def test_an_optional_field_gives_formulas_its_number_when_empty() -> None:
+    field = EVERY["budget"]
+    assert field.read("").value is None
+    assert field.numbers(None) == {"budget": 0}
+    assert field.default_value() is None
+    assert field.numbers(5000) == {"budget": 5000}

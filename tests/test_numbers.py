@@ -10,11 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from babel import Locale
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchfit.errors import BadInput
-from batchfit.numbers import LONGEST, decimal_text, format_number, read_number, symbols
+from batchfit.languages import languages
+from batchfit.numbers import (
+    LONGEST,
+    decimal_text,
+    format_compact,
+    format_figure,
+    format_number,
+    format_percent,
+    magnitudes,
+    percent_sign,
+    read_number,
+    symbols,
+)
 from batchfit.units import UNITS, to_bytes
 from tests.emit.node import STATIC, Thrown, evaluate
 
@@ -262,3 +275,78 @@ def test_english_needs_no_babel(language: str, imported: bool) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == f"{imported}\n"
+
+
+# ---- Figures of any size -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "lang", "text"),
+    [
+        (0, "en", "0"),
+        (8030261248, "en", "8,030,261,248"),
+        (6.72e23, "en", "6.72 × 10²³"),
+        (6.72e23, "de", "6,72 × 10²³"),
+        (9.9999e22, "en", "1 × 10²³"),
+        (3e-4, "en", "0.0003"),
+        (1.2345e-9, "en", "1.235 × 10⁻⁹"),
+        (0.123456, "en", "0.1235"),
+        (12.3456, "en", "12.346"),
+        (-3e-9, "en", "-3 × 10⁻⁹"),
+    ],
+)
+def test_a_figure_of_any_size_is_written_readably(value: float, lang: str, text: str) -> None:
+    assert format_figure(value, lang) == text
+
+
+def test_a_share_has_four_digits_and_the_languages_sign() -> None:
+    assert format_percent((8 - 1) / (32 + 8 - 1)) == "17.95"
+    assert format_percent(12.3456) == "1,235"
+    assert [percent_sign(lang) for lang in ("en", "de", "ja")] == ["%", "\xa0%", "%"]
+
+
+@pytest.mark.parametrize(
+    ("lang", "text"),
+    [
+        ("en", "8.03B"),
+        ("de", "8,03\xa0Mrd."),
+        ("es", "8030\xa0M"),
+        ("ja", "80.3億"),
+        ("zh-Hant", "80.3億"),
+        ("ko", "80.3억"),
+    ],
+)
+def test_a_large_count_is_shortened_as_a_language_does(lang: str, text: str) -> None:
+    assert format_compact(8_030_261_248, lang) == text
+    assert format_compact(999_999, lang) == format_compact(10**15, lang) == ""
+
+
+@pytest.mark.parametrize("lang", languages())
+def test_shortening_needs_no_plural_and_nothing_before_the_number(lang: str) -> None:
+    patterns = Locale.parse(lang, sep="-").compact_decimal_formats["short"]
+    for power in range(6, 15):
+        forms = {
+            (each[str(10**power)].prefix[0], each[str(10**power)].suffix[0]) for each in patterns.values()
+        }
+        assert len(forms) == 1
+        assert next(iter(forms))[0] == ""
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(LANGUAGES),
+    st.lists(
+        st.floats(-1e30, 1e30, allow_nan=False) | st.floats(-1e-5, 1e-5) | st.integers(-(2**53), 2**53),
+        min_size=50,
+        max_size=100,
+    ),
+)
+def test_figures_are_written_as_the_page_writes_them(lang: str, values: list[float]) -> None:
+    values = [float(f"{value:.15g}") if isinstance(value, float) else value for value in values]
+    for name, written in (
+        ("formatFigure", [format_figure(value, lang) for value in values]),
+        ("formatPercent", [format_percent(value, lang) for value in values]),
+    ):
+        assert evaluate(NUMBERS_JS, name, [[value, lang] for value in values]) == written
+    calls = [[value, lang, magnitudes(lang)] for value in values]
+    assert evaluate(NUMBERS_JS, "formatCompact", calls) == [format_compact(value, lang) for value in values]

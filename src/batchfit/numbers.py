@@ -226,7 +226,7 @@ def format_number(
     has no sign: so does the page.
     Raises ValueError for infinity and NaN.
     """
-    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    exact = _exact(value)
     if not exact.is_finite():
         raise ValueError(f"cannot write {value} as a number")
     names = symbols(locale)
@@ -251,3 +251,99 @@ def _grouped(digits: str, names: Symbols) -> str:
         groups.append(rest[-secondary:])
         rest = rest[:-secondary]
     return names.group.join(reversed(groups))
+
+
+#: From the one on, and under the other, digits are counted in powers of ten: 6.72 × 10²³.
+ASTRONOMIC = 10**15
+_MICROSCOPIC = Decimal(1).scaleb(-6)
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def format_figure(value: int | float | Decimal, locale: str = "en", *, plus: bool = False) -> str:
+    """A result of any size: with three decimals at most, or four significant digits below 1; what is very large or
+    very small as a number times a power of ten."""
+    if power := format_power(value, locale, plus=plus):
+        return power
+    exact = _exact(value)
+    significant = 4 if 0 < abs(exact) < 1 else None
+    return format_number(exact, locale, significant=significant, plus=plus)
+
+
+def format_power(value: int | float | Decimal, locale: str = "en", *, plus: bool = False) -> str:
+    """What is very large or very small as a number of four significant digits times a power of ten: "6.72 × 10²³".
+    Empty for what is neither."""
+    exact = _exact(value)
+    if not exact or _MICROSCOPIC <= abs(exact) < ASTRONOMIC:
+        return ""
+    power = exact.adjusted()
+    digits = exact.scaleb(-power, _EXACT)
+    if abs(digits.quantize(Decimal("0.001"), ROUND_HALF_UP)) == 10:
+        digits, power = digits / 10, power + 1
+    return (
+        f"{format_number(digits, locale, significant=4, plus=plus)} × 10{str(power).translate(_SUPERSCRIPTS)}"
+    )
+
+
+def _exact(value: int | float | Decimal) -> Decimal:
+    """The shortest decimal that stands for a float."""
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def format_percent(value: int | float, locale: str = "en", *, plus: bool = False) -> str:
+    """A fraction in percent, without the sign: four significant digits at most below 1000, so 0.1795 is "17.95"."""
+    exact = _exact(value).scaleb(2, _EXACT)
+    if power := format_power(exact, locale, plus=plus):
+        return power
+    if abs(exact) < 1000:
+        return format_number(exact, locale, significant=4, plus=plus)
+    return format_number(exact, locale, max_fraction=0, plus=plus)
+
+
+@lru_cache(maxsize=64)
+def percent_sign(locale: str) -> str:
+    """What stands after a percentage, with the space where a language has one."""
+    if locale == "en":
+        return "%"
+    from babel import Locale
+
+    pattern: str = Locale.parse(locale, sep="-").percent_formats[None].pattern
+    return pattern[pattern.rindex("0") + 1 :]
+
+
+class Magnitude(NamedTuple):
+    """How a language shortens numbers from a power of ten on: what stands after the number of 10^`divisor` that it has,
+    "Mrd." for thousand millions. None of our languages tells one from many here."""
+
+    power: int
+    divisor: int
+    suffix: str
+
+
+_ENGLISH_MAGNITUDES = tuple(
+    Magnitude(power, power - power % 3, "MBT"[power // 3 - 2]) for power in range(6, 15)
+)
+
+
+@lru_cache(maxsize=64)
+def magnitudes(locale: str) -> tuple[Magnitude, ...]:
+    """How a language shortens millions and more, the smallest first."""
+    if locale == "en":
+        return _ENGLISH_MAGNITUDES
+    from babel import Locale
+
+    patterns = Locale.parse(locale, sep="-").compact_decimal_formats["short"]["other"]
+    by_power = ((power, patterns[str(10**power)]) for power in range(6, 15))
+    return tuple(
+        Magnitude(power, power - pattern.int_prec[0] + 1, pattern.suffix[0].replace("'", ""))
+        for power, pattern in by_power
+    )
+
+
+def format_compact(value: int | float, locale: str = "en") -> str:
+    """A number from a million on, shortened to three significant digits as a language does: "8.03B", "8,03 Mrd.".
+    Empty where it is smaller, or so large that it is written as a power of ten anyway."""
+    exact = _exact(value)
+    if not 10**6 <= abs(exact) < ASTRONOMIC:
+        return ""
+    found = next(each for each in reversed(magnitudes(locale)) if 10**each.power <= abs(exact))
+    return format_number(exact.scaleb(-found.divisor, _EXACT), locale, significant=3) + found.suffix

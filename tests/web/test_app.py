@@ -356,5 +356,5 @@ def test_a_new_calculator_is_on_the_shelf_and_in_every_list(two: TestClient) -> 
     assert f"/de/{TINY.slug}" in two.get("/sitemap.xml").text
     assert f"/{{lang}}/{TINY.slug}.json" in two.get("/openapi.json").json()["paths"]
     page = Page.of(two.get(f"/en/{TINY.slug}").text)
-    assert page.data["formulas"] != Page.of(two.get(f"/en/{PATH}").text).data["formulas"]
-    assert "effective_batch_size" in two.get(page.data["formulas"]).text
+    assert page.data["scripts"] != Page.of(two.get(f"/en/{PATH}").text).data["scripts"]
+    assert "effective_batch_size" in two.get(page.data["scripts"]["formulas"]).text

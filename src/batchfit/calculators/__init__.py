@@ -31,3 +31,8 @@ def load(slug: str) -> Calculator:
             f"calculators/{slug.replace('-', '_')}.py holds a calculator called {calculator.slug!r}"
         )
     return calculator
+
+
+def group_title(category: str) -> str:
+    """A category's name in English, the key of the catalogues: "training" is "Training"."""
+    return category.replace("-", " ").capitalize()

@@ -8,32 +8,44 @@ from batchfit.calculator import Calculator, Output, Results
 from batchfit.emit import to_text
 from batchfit.emit.notation import Quantity
 from batchfit.fields import Field
-from batchfit.numbers import format_number
+from batchfit.languages import translate
+from batchfit.numbers import format_figure
+from batchfit.symbols import letters
 from batchfit.units import to_bytes
-from batchfit.wording import size
+from batchfit.wording import fitting_unit, size
 
 
 def formulas(calculator: Calculator, results: Results, unit: str, lang: str) -> str:
-    """A line for each output: "E = b · a · g = 4 · 8 · 1 = 32". Sizes are shown in `unit`."""
-    values = {**results.inputs, **results.outputs}
+    """A line for each output, with where its formula is from: "E = b · a · g = 4 · 8 · 1 = 32". Sizes are shown in
+    `unit`."""
+    values = results.values
     records: list[Field | Output] = [*calculator.all_fields, *calculator.outputs]
-    symbols = {record.name: record.symbol for record in records}
     sizes = {record.name for record in records if record.kind == "bytes"}
+    symbols = letters(calculator)
 
     def show(name: str | None, value: float) -> Quantity:
         if name in sizes:
-            shown = size(value, unit, "en").replace(",", "")
-            return Quantity(size(value, unit, lang), unit, exact=to_bytes(Decimal(shown), unit) == value)
-        return Quantity(format_number(value, lang))
+            fit = fitting_unit(value, unit)
+            shown = size(value, fit, "en").replace(",", "")
+            return Quantity(size(value, fit, lang), fit, exact=to_bytes(Decimal(shown), fit) == value)
+        return Quantity(format_figure(value, lang), exact=_exact(value))
 
-    return "\n".join(
-        "  "
-        + to_text(
-            output.formula,
-            {name: symbols[name] for name in output.parameters},
-            output.symbol,
-            {name: values[name] for name in output.parameters},
-            show=show,
-        )
-        for output in calculator.outputs
+    lines = []
+    for output in calculator.outputs:
+        if output.name not in values:
+            continue
+        given = {name: values[name] for name in output.parameters}
+        text = to_text(output.formula, symbols, symbols[output.name], given, show=show)
+        lines += [f"  {line}" for line in text.splitlines()]
+        for source in output.sources:
+            cited = f"{source.title}, {source.link}" if source.link else source.title
+            lines.append("    " + translate("Source: {source}", lang).format(source=cited))
+    return "\n".join(lines)
+
+
+def _exact(value: float) -> bool:
+    return (
+        float(format_figure(value).replace(",", "").replace("−", "-")) == value
+        if 1e-6 <= abs(value) < 1e15
+        else value == 0
     )

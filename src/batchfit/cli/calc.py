@@ -7,13 +7,14 @@ import json
 import click
 
 from batchfit import calculators
-from batchfit.calculator import Calculator, Value
+from batchfit.calculator import Calculator, Results
 from batchfit.cli._language import lang_option
 from batchfit.cli._panel import Panel
 from batchfit.errors import BadInput
-from batchfit.fields import Reading
+from batchfit.fields import Field, Reading
 from batchfit.languages import translate
-from batchfit.wording import all_in_words, complaint, signed
+from batchfit.presets import Preset
+from batchfit.wording import all_in_words, complaint, fitting_unit, signed
 
 
 class Shelf(click.Group):
@@ -42,28 +43,41 @@ class Shelf(click.Group):
 
 
 def calculator_command(calculator: Calculator) -> click.Command:
-    """The command of one calculator: an option for each of its fields."""
+    """The command of one calculator: an option for each of its fields and presets."""
 
     def run(lang: str, as_json: bool, explain: bool, **typed: str | None) -> None:
-        readings = read_inputs(calculator, typed, lang)
-        results = calculator.evaluate({name: reading.value for name, reading in readings.items()})
+        readings, chosen = read_inputs(calculator, typed, lang)
+        try:
+            results = calculator.evaluate({name: reading.value for name, reading in readings.items()})
+        except BadInput as wrong:
+            field = calculator.field(wrong.field)
+            raise click.UsageError(f"{field.option} {complaint(wrong, lang)}") from None
         if as_json:
-            click.echo(json.dumps(results.as_json(calculator), indent=2))
+            click.echo(
+                json.dumps(results.as_json(calculator, chosen) | _sections(calculator, results), indent=2)
+            )
         else:
-            click.echo(render(calculator, readings, results.outputs, results.choices, lang))
+            click.echo(render(calculator, readings, results, lang))
             if explain:
                 # The printer of formulas costs more to import than all the rest: only who asks for it pays.
                 from batchfit.cli._formulas import formulas
 
                 click.echo("\n" + formulas(calculator, results, size_unit(calculator, readings), lang))
 
-    options: list[click.Parameter] = [_option(calculator, name) for name in _names(calculator)]
+    options: list[click.Parameter] = [
+        *map(_preset_option, calculator.presets),
+        *map(_option, calculator.all_fields),
+    ]
     return click.Command(
         calculator.slug,
         params=[
             *options,
             lang_option(),
-            click.Option(["--explain"], is_flag=True, help="Show the formulas with the numbers put in."),
+            click.Option(
+                ["--explain"],
+                is_flag=True,
+                help="Show the formulas with the numbers put in, and their sources.",
+            ),
             click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
         ],
         callback=run,
@@ -73,13 +87,26 @@ def calculator_command(calculator: Calculator) -> click.Command:
     )
 
 
-def read_inputs(calculator: Calculator, typed: dict[str, str | None], lang: str) -> dict[str, Reading]:
-    """What was typed, with defaults for what was left out. Raises click.UsageError naming the option."""
+def read_inputs(
+    calculator: Calculator, typed: dict[str, str | None], lang: str
+) -> tuple[dict[str, Reading], dict[str, str]]:
+    """What was typed, with what presets fill in and defaults for what was left out; and the presets chosen. Raises
+    click.UsageError naming the option."""
     inverse = calculator.inverse
     backwards = inverse is not None and typed[inverse.given.name] is not None
     if inverse and backwards and typed[inverse.solved] is not None:
         solved, given = calculator.field(inverse.solved).option, inverse.given.option
         raise click.UsageError(f"{solved} is what {given} finds: give one of the two")
+    filled: dict[str, str] = {}
+    chosen: dict[str, str] = {}
+    for preset in calculator.presets:
+        if name := typed[preset.name]:
+            try:
+                entry = preset.find(name)
+            except BadInput as wrong:
+                raise click.UsageError(f"{preset.option} {complaint(wrong, lang)}") from None
+            chosen[preset.name] = entry.name
+            filled |= preset.texts(entry)
     readings = {}
     for field in calculator.all_fields:
         if inverse and field.name == (inverse.solved if backwards else inverse.given.name):
@@ -87,12 +114,12 @@ def read_inputs(calculator: Calculator, typed: dict[str, str | None], lang: str)
         text = typed[field.name]
         try:
             if text is None:
-                readings[field.name] = field.read(field.default or "")
+                readings[field.name] = field.read(filled.get(field.name, field.default or ""))
             else:
                 readings[field.name] = field.read(text, lang)
         except BadInput as wrong:
             raise click.UsageError(f"{field.option} {complaint(wrong, lang)}") from None
-    return readings
+    return readings, chosen
 
 
 def size_unit(calculator: Calculator, readings: dict[str, Reading]) -> str:
@@ -103,23 +130,22 @@ def size_unit(calculator: Calculator, readings: dict[str, Reading]) -> str:
     return "GB"
 
 
-def render(
-    calculator: Calculator,
-    readings: dict[str, Reading],
-    outputs: dict[str, Value],
-    choices: tuple[dict[str, Value], ...],
-    lang: str,
-) -> str:
+def render(calculator: Calculator, readings: dict[str, Reading], results: Results, lang: str) -> str:
     """The answer for people: one sentence, the numbers with how they come about, what to try next."""
-    values: dict[str, Value] = {name: reading.value for name, reading in readings.items()} | outputs
+    outputs, choices = results.outputs, results.choices
     units = {
         name: reading.unit for name, reading in readings.items() if calculator.field(name).kind == "bytes"
     }
-    units |= {o.name: size_unit(calculator, readings) for o in calculator.outputs if o.kind == "bytes"}
-    words = all_in_words(calculator, values, lang, units)
+    usual = size_unit(calculator, readings)
+    wished = units | {o.name: usual for o in calculator.outputs if o.kind == "bytes"}
+    units = {
+        name: unit if name in readings else fitting_unit(outputs.get(name, 0), unit)
+        for name, unit in wished.items()
+    }
+    words = all_in_words(calculator, results.values, lang, units, results.inputs)
 
     panel = Panel(translate(calculator.answer, lang).format(**words))
-    rows = list(calculator.outputs)
+    rows = [output for output in calculator.outputs if output.name in outputs]
     if calculator.inverse and choices:
         solved = calculator.field(calculator.inverse.solved)
         panel.row(translate(solved.label, lang), words[solved.name], "")
@@ -139,36 +165,61 @@ def render(
                 named[calculator.inverse.solved],
                 f"{reached} ({signed(choice[drift.name], lang)})",
             )
+    if calculator.sections:
+        from batchfit.cli._sections import show_sections
+
+        show_sections(panel, calculator, results, wished, lang)
     for name, reading in readings.items():
-        if reading.ambiguous:
+        if reading.ambiguous or reading.spelled:
             read_as = translate("{label} read as {number}", lang)
             label = translate(calculator.field(name).label, lang)
-            panel.note(read_as.format(label=label, number=reading.echo))
+            panel.note(read_as.format(label=label, number=reading.spelled or reading.echo))
     return panel.text()
 
 
-def _names(calculator: Calculator) -> list[str]:
-    return [field.name for field in calculator.all_fields]
+def _sections(calculator: Calculator, results: Results) -> dict[str, object]:
+    """Tables and cards as data."""
+    if not calculator.sections:
+        return {}
+    from batchfit.sections import as_json
+
+    return as_json(calculator, results)
 
 
-def _option(calculator: Calculator, name: str) -> click.Option:
-    field = calculator.field(name)
-    default = (
-        f"[default: {field.default}{' ' + field.unit if field.kind == 'bytes' else ''}]"
-        if field.default
-        else ""
-    )
+_METAVARS = {"bytes": "SIZE", "share": "PERCENT", "seconds": "TIME", "choice": "NAME", "choices": "NAME,NAME"}
+
+
+def _option(field: Field) -> click.Option:
+    default = ""
+    if field.default:
+        unit = f" {field.unit}" if field.kind in ("bytes", "share", "seconds") and field.unit else ""
+        default = f"[default: {field.default}{unit}]"
+    choices = ""
+    if field.is_choice:
+        choices = "; ".join(
+            each.value if each.value.lower() == each.label.lower() else f"{each.value}: {each.label}"
+            for each in field.choices
+        )
+        choices = f"[{choices}]"
     return click.Option(
         [field.option, field.name],
-        metavar="SIZE" if field.kind == "bytes" else "N",
-        help=f"{field.help} {default}".strip(),
+        metavar=_METAVARS.get(field.kind, "N"),
+        help=" ".join(filter(None, (field.help, choices, default))),
     )
+
+
+def _preset_option(preset: Preset) -> click.Option:
+    return click.Option([preset.option, preset.name], metavar="NAME", help=preset.help)
 
 
 def _examples(calculator: Calculator) -> str:
     lines = ["\b", "Examples:", f"  batchfit calc {calculator.slug}"]
-    given = " ".join(f"{field.option} {field.default}" for field in calculator.fields if field.default)
+    given = " ".join(f"{field.option} {field.default}" for field in calculator.fields[:4] if field.default)
     lines.append(f"  batchfit calc {calculator.slug} {given} --json")
+    lines += [
+        f"  batchfit calc {calculator.slug} {preset.option} {preset.usable()[0].name}"
+        for preset in calculator.presets
+    ]
     if calculator.inverse:
         lines.append(f"  batchfit calc {calculator.slug} {calculator.inverse.given.option} 256")
     return "\n".join(lines)

@@ -6,13 +6,14 @@ import json
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from batchfit import __version__
-from batchfit.calculator import Calculator
+from batchfit import __version__, sections
+from batchfit.calculator import Calculator, Cards, Table
+from batchfit.calculators import group_title
 from batchfit.fields import Field
 from batchfit.languages import SOURCE
+from batchfit.presets import Preset
 from batchfit.web.feedback import ANSWERS, LONGEST_TEXT
 from batchfit.web.plan_state import DEFAULTS, NAMES
-from batchfit.web.shelf import group_title
 from batchfit.web.site import Site, translator
 from batchfit.web.state import State
 from batchfit.web.stored import Stored
@@ -30,7 +31,9 @@ def as_json(value: object, status: int = 200) -> Stored:
 def answer(state: State) -> Stored:
     """A calculator's results, as `batchfit calc --json` prints them; or what is wrong, field by field."""
     if state.results is not None:
-        return as_json(state.results.as_json(state.calculator))
+        presets = {name: entry.name for name, entry in state.presets.items()}
+        figures = state.results.as_json(state.calculator, presets)
+        return as_json(figures | sections.as_json(state.calculator, state.results))
     errors = [{"field": name, "message": complaint(wrong, state.lang)} for name, wrong in state.wrong.items()]
     return as_json({"errors": errors}, 400 if state.malformed else 422)
 
@@ -123,7 +126,8 @@ def _operation(site: Site, calculator: Calculator) -> dict[str, Any]:
         "description": description,
         "parameters": [
             _language(site),
-            *(_parameter(each) for each in calculator.all_fields),
+            *map(_preset, calculator.presets),
+            *map(_parameter, calculator.all_fields),
         ],
         "responses": {
             "200": {"description": "The results.", "content": {_JSON: {"schema": _results(calculator)}}},
@@ -247,31 +251,61 @@ _REFUSALS: dict[str, Any] = {
 
 def _parameter(each: Field) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
+    if each.kind == "choice":
+        schema["enum"] = [choice.value for choice in each.choices]
     if each.default is not None:
         schema["default"] = each.default
-    if each.kind == "whole":
-        allowed = f"A whole number from {each.minimum} to {each.maximum}."
-    elif each.kind == "bytes":
-        allowed = f"A size such as 0.75GiB or 512MiB; a bare number is in {each.unit}. At most {each.maximum} bytes."
-    else:
-        allowed = f"A number from {each.minimum} to {each.maximum}."
     return {
         "name": each.name,
         "in": "query",
-        "description": f"{each.label}. {each.help} {allowed}",
+        "description": f"{each.label}. {each.help} {_allowed(each)}",
         "schema": schema,
     }
 
 
+def _allowed(each: Field) -> str:
+    """What a parameter takes, in a sentence."""
+    empty = " May be empty." if each.empty is not None else ""
+    if each.is_choice:
+        values = ", ".join(f"{choice.value} ({choice.label})" for choice in each.choices)
+        return f"One of: {values}." if each.kind == "choice" else f"Some, with commas between them: {values}."
+    if each.kind == "bytes":
+        bare = f"a bare number is in {each.unit}"
+        return f"A size such as 0.75GiB or 512MiB; {bare}. At most {each.maximum} bytes.{empty}"
+    if each.kind == "seconds":
+        return f"A duration such as 90s or 1.5h; a bare number is in {each.unit}.{empty}"
+    if each.kind == "share":
+        bare = "a percentage" if each.unit == "%" else "a fraction"
+        return f"A share such as 30%; a bare number is {bare}.{empty}"
+    numbers = "A whole number" if each.kind == "whole" else "A number"
+    suffixes = ", such as 7B or 500K" if each.suffixes else ""
+    return f"{numbers} from {each.minimum} to {each.maximum}{suffixes}.{empty}"
+
+
+def _preset(each: Preset) -> dict[str, Any]:
+    names = [entry.name for entry in each.usable()]
+    filled = ", ".join(each.fills)
+    return {
+        "name": each.name,
+        "in": "query",
+        "description": f"{each.label}. {each.help} Fills in {filled}.",
+        "schema": {"type": "string", "examples": names[:3]},
+    }
+
+
+_INPUT = {"type": ["number", "string", "array", "null"], "items": {"type": "string"}}
+
+
 def _results(calculator: Calculator) -> dict[str, Any]:
-    def numbers(names: list[str], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    def numbers(names: list[str]) -> dict[str, Any]:
         return {
             "type": "object",
-            "properties": {name: {"type": "number"} for name in [*names, *optional]},
+            "properties": {name: {"type": "number"} for name in names},
             "required": names,
         }
 
     outputs = numbers([output.name for output in calculator.outputs])
+    outputs["required"] = [output.name for output in calculator.outputs if output.when is None]
     if way_back := calculator.inverse:
         outputs["properties"] |= {
             way_back.solved: {"type": "integer"},
@@ -281,13 +315,23 @@ def _results(calculator: Calculator) -> dict[str, Any]:
                 "items": numbers([way_back.solved, way_back.reaches, way_back.drift.name]),
             },
         }
+    inputs = {
+        each.key: _INPUT if each.is_choice or each.empty is not None else {"type": "number"}
+        for each in calculator.all_fields
+    }
+    inputs |= {each.name: {"type": "string"} for each in calculator.presets}
+    lists = {"tables": Table, "cards": Cards}
+    listed = [
+        name for name, kind in lists.items() if any(isinstance(each, kind) for each in calculator.sections)
+    ]
     return {
         "type": "object",
         "required": ["calculator", "inputs", "outputs"],
         "properties": {
             "calculator": {"const": calculator.slug},
-            "inputs": numbers([], tuple(each.key for each in calculator.all_fields)),
+            "inputs": {"type": "object", "properties": inputs},
             "outputs": outputs,
+            **{name: {"type": "array", "items": {"type": "object"}} for name in listed},
         },
     }
 

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import PurePosixPath
 
+import rcssmin
+import rjsmin
+
 from batchfit.web.stored import Stored
 
 #: What a file name's ending means. A file with another ending does not get served.
@@ -71,15 +74,10 @@ class Assets:
         return [a or b for a, b in found] + deferred
 
     def _prepared(self, name: str) -> bytes:
-        """A file without the indentation and the comments on lines of their own, which are for those who read the
-        source. Nothing else is touched, so no knowledge of the languages is needed."""
+        """A file without the comments and the spaces that are for those who read the source."""
         body = self._files[name]
-        if not name.endswith((".js", ".css")):
-            return body
-        body = re.sub(rb"^\s*/\*.*?\*/$", b"", body, flags=re.M | re.S)
-        if name.endswith(".js"):
-            body = re.sub(rb"^\s*//.*$", b"", body, flags=re.M)
-        return re.sub(rb"\n\s+", b"\n", body).lstrip()
+        minify = {".js": rjsmin.jsmin, ".css": rcssmin.cssmin}.get(PurePosixPath(name).suffix)
+        return bytes(minify(body)) if minify else body
 
     def _add(self, name: str, above: tuple[str, ...]) -> str:
         if name in self._hashed:

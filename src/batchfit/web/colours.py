@@ -16,7 +16,7 @@ def variables() -> str:
 
 
 def parts_of_plans() -> str:
-    """The fills of memory's parts in pictures of plans, for plan.css to begin with."""
+    """The fills of memory's parts in pictures of plans, for plan.css and shelf.css to begin with."""
     return "".join(f"svg.bf rect.{part}{{fill:var(--{part})}}" for part in COLOURS) + "\n"
 
 
@@ -29,7 +29,12 @@ def accents() -> str:
 
 def before_sheets() -> dict[str, str]:
     """What stands before each style sheet, by its file."""
-    return {"style.css": variables(), "plan.css": parts_of_plans(), "embed.css": accents()}
+    return {
+        "style.css": variables(),
+        "plan.css": parts_of_plans(),
+        "shelf.css": parts_of_plans(),
+        "embed.css": accents(),
+    }
 
 
 def _both(light: str, dark: str) -> str:

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from batchfit.calculator import Value
 from batchfit.numbers import format_number
-from batchfit.pictures import Picture, Place, Shape, Triangle
+from batchfit.pictures import ELEMENTS, Picture, Place, Shape, Triangle
 
 
 def draw(
@@ -41,21 +41,24 @@ Texts = Callable[[str], str]
 def _element(
     shape: Shape, known: Mapping[str, Value], words: Mapping[str, str], lang: str, texts: Texts
 ) -> str:
-    place: Place = _call(shape.place, known)
+    text = ""
+    if shape.text:
+        if shape.number:
+            words = {**words, "number": format_number(_call(shape.number, known), lang)}
+        text = escape(texts(shape.text).format(**words))
+    return element(_call(shape.place, known), shape.style, text)
+
+
+def element(place: Place, style: str, text: str = "") -> str:
+    """One SVG element. All but the text, which must be escaped, is ours: names of elements and styles, and numbers."""
+    name = ELEMENTS[type(place)]
     if isinstance(place, Triangle):
         numbers = [_short(length) for length in place]
         corners = " ".join(f"{x},{y}" for x, y in zip(numbers[::2], numbers[1::2], strict=True))
         where = f'points="{corners}"'
     else:
         where = " ".join(f'{name}="{_short(length)}"' for name, length in place._asdict().items())
-    text = ""
-    if shape.text:
-        if shape.number:
-            words = {**words, "number": format_number(_call(shape.number, known), lang)}
-        text = escape(texts(shape.text).format(**words))
-    element = shape.element
-    # All but the text is ours: names of elements and styles, and numbers.
-    return f'<{element} class="{shape.style}" {where}>{text}</{element}>'
+    return f'<{name} class="{style}" {where}>{text}</{name}>'
 
 
 def _short(length: float) -> str:

@@ -15,9 +15,11 @@ from markupsafe import Markup, escape
 
 from batchfit.calculator import Calculator, Output, Value
 from batchfit.emit import Quantity, Style, to_mathml, to_text, worked_example
-from batchfit.fields import Field
+from batchfit.fields import Bound, Field
 from batchfit.languages import catalogue
-from batchfit.numbers import format_number, symbols
+from batchfit.numbers import format_number, format_power
+from batchfit.numbers import symbols as signs
+from batchfit.symbols import letters
 from batchfit.units import UNITS
 
 #: Enough to show a product of typed numbers as it is, and to hide what rounding to whole bytes did to it.
@@ -41,12 +43,13 @@ class Shown:
 def shown(
     calculator: Calculator, values: Mapping[str, Value], units: Mapping[str, str], lang: str
 ) -> list[Shown]:
-    """The formula of each output; without values, no worked examples."""
+    """The formula of each output; without values, no worked examples, nor of an output that these do not have."""
+    symbols = letters(calculator)
     return [
         Shown(
             output,
-            Markup(to_mathml(output.formula, _letters(calculator), output.symbol, style=_style(lang))),
-            _worked(calculator, output, values, units, lang) if values else Markup(),
+            Markup(to_mathml(output.formula, symbols, symbols[output.name], style=_style(lang))),
+            _worked(calculator, output, values, units, lang) if output.name in values else Markup(),
         )
         for output in calculator.outputs
     ]
@@ -55,65 +58,111 @@ def shown(
 def as_text(
     calculator: Calculator, values: Mapping[str, Value], units: Mapping[str, str], lang: str
 ) -> list[tuple[Output, str, str]]:
-    """Each output with its formula and its worked example as text; without values, the latter is empty."""
-    records, letters, style = _records(calculator), _letters(calculator), _style(lang)
-
-    def show(name: str | None, value: Value) -> Quantity:
-        of = records.get(name or "")
-        if of is None or of.kind != "bytes":
-            return Quantity(format_number(value, lang, significant=_DIGITS))
-        unit = units[of.name]
-        return Quantity(format_number(Decimal(value) / UNITS[unit], lang, significant=_DIGITS), unit)
-
+    """Each output with its formula and its worked example as text; the latter is empty where there is no value."""
+    symbols, style = letters(calculator), _style(lang)
+    sizes = _sizes(calculator)
     found = []
     for output in calculator.outputs:
-        # The result is asked for by the formula's name.
-        records[output.formula.__name__] = output
-        given = {name: values[name] for name in output.parameters} if values else None
-        symbolic = to_text(output.formula, letters, output.symbol, style=style)
-        worked = (
-            to_text(output.formula, letters, output.symbol, given, style=style, show=show) if given else ""
-        )
+
+        def show(name: str | None, value: Value, output: Output = output) -> Quantity:
+            # The result is asked for by the formula's name.
+            name = output.name if name == output.formula.__name__ else name
+            if name not in sizes:
+                return Quantity(_number(value, lang))
+            return Quantity(_number(Decimal(value) / UNITS[units[name]], lang), units[name])
+
+        symbol = symbols[output.name]
+        symbolic, worked = to_text(output.formula, symbols, symbol, style=style), ""
+        if output.name in values:
+            given = {name: values[name] for name in output.parameters}
+            worked = to_text(output.formula, symbols, symbol, given, style=style, show=show)
         found.append((output, symbolic, worked))
     return found
 
 
-def _records(calculator: Calculator) -> dict[str, Field | Output]:
-    return {of.name: of for of in calculator.fields} | {of.name: of for of in calculator.outputs}
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A symbol of the formulas, as it is written in HTML and in text, what it stands for, and its unit."""
+
+    symbol: Markup
+    letters: str
+    label: str
+    unit: str
 
 
-def _letters(calculator: Calculator) -> dict[str, str]:
-    return {name: of.symbol for name, of in _records(calculator).items()}
+def explained(calculator: Calculator, lang: str) -> list[Explained]:
+    """Every symbol that the formulas use, fields before outputs; of a choice, the numbers that it gives."""
+    texts = catalogue(lang).text
+    needed = {name for output in calculator.outputs for name in output.parameters}
+    of: list[Field | Bound | Output] = []
+    for field in calculator.fields:
+        of += [bound for bound in field.binds if bound.name in needed] if field.is_choice else [field]
+    of += calculator.outputs
+    return [
+        Explained(
+            _markup(each.symbol),
+            each.symbol,
+            texts(each.label),
+            texts(each.unit) if each.unit and not _is_size(each) else each.unit,
+        )
+        for each in of
+    ]
+
+
+def _sizes(calculator: Calculator) -> set[str]:
+    """The names of values that are shown with a unit of memory."""
+    named: list[Field | Output] = [*calculator.fields, *calculator.outputs]
+    return {of.name for of in named if of.kind == "bytes"} - {of.name for of in calculator.bounds}
+
+
+def _is_size(of: Field | Bound | Output) -> bool:
+    return not isinstance(of, Bound) and of.kind in ("bytes", "seconds")
+
+
+def _markup(symbol: str) -> Markup:
+    """A symbol in HTML: "n_kv" is an n with the subscript kv."""
+    base, _, subscript = symbol.partition("_")
+    below = Markup("<sub>{}</sub>").format(subscript) if subscript else Markup()
+    return Markup('<i class="symbol">{}{}</i>').format(base, below)
 
 
 def _worked(
     calculator: Calculator, output: Output, values: Mapping[str, Value], units: Mapping[str, str], lang: str
 ) -> Markup:
-    records = _records(calculator)
+    shown: list[Field | Output] = [*calculator.fields, *calculator.outputs]
+    records = {of.name: of for of in shown}
+    bound = {of.name for of in calculator.bounds}
+    sizes = _sizes(calculator)
 
     def placeholder(name: str | None, value: Value) -> Quantity:
         # The result is asked for by the formula's name.
         name = output.name if name == output.formula.__name__ else name
-        if name not in records:
-            return Quantity(format_number(value, lang, significant=_DIGITS))
-        return Quantity(f"{{{name}}}", f"{{{name}}}" if records[name].kind == "bytes" else "")
+        if name not in records and name not in bound:
+            return Quantity(_number(value, lang))
+        return Quantity(f"{{{name}}}", f"{{{name}}}" if name in sizes else "")
 
     given = {name: values[name] for name in output.parameters}
+    symbols = letters(calculator)
     html = worked_example(
-        output.formula, _letters(calculator), output.symbol, given, style=_style(lang), show=placeholder
+        output.formula, symbols, symbols[output.name], given, style=_style(lang), show=placeholder
     )
 
     def number(found: re.Match[str]) -> str:
         name = found[1]
-        scale = UNITS[units[name]] if records[name].kind == "bytes" else 1
-        text = format_number(Decimal(values[name]) / scale, lang, significant=_DIGITS)
-        return f'<mn data-value="{name}">{escape(text)}</mn>'
+        scale = UNITS[units[name]] if name in sizes else 1
+        exact = values[name] if scale == 1 else Decimal(values[name]) / scale
+        return f'<mn data-value="{name}">{escape(_number(exact, lang))}</mn>'
 
     def unit(found: re.Match[str]) -> str:
         return f'<mtext data-unit="{found[1]}">&nbsp;{escape(units[found[1]])}</mtext>'
 
     html = re.sub(r"<mn>\{(\w+)\}</mn>", number, html)
     return Markup(re.sub(r"<mtext>&nbsp;\{(\w+)\}</mtext>", unit, html))
+
+
+def _number(value: Value | Decimal, lang: str) -> str:
+    """A number as it stands in a formula: what is too large or small for digits as a power of ten."""
+    return format_power(value, lang) or format_number(value, lang, significant=_DIGITS)
 
 
 def _style(lang: str) -> Style:
@@ -125,5 +174,5 @@ def _style(lang: str) -> Style:
         and_=text("and"),
         or_=text("or"),
         not_=text("not"),
-        separator=";" if symbols(lang).decimal == "," else ",",
+        separator=";" if signs(lang).decimal == "," else ",",
     )

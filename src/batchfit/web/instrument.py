@@ -18,12 +18,15 @@ from batchfit.calculator import Calculator, Output, Value
 from batchfit.errors import BadInput
 from batchfit.fields import Field
 from batchfit.languages import Catalogue, catalogue
-from batchfit.numbers import format_number
+from batchfit.numbers import format_compact, magnitudes, percent_sign
 from batchfit.pictures import Picture
+from batchfit.presets import Entry, Preset
+from batchfit.scales import spellings
 from batchfit.units import UNITS
+from batchfit.web import section_views
 from batchfit.web.drawing import draw
-from batchfit.web.state import State
-from batchfit.wording import all_in_words, complaint, in_words, signed, size
+from batchfit.web.state import State, canonical
+from batchfit.wording import DURATIONS, all_in_words, complaint, fitting_unit, in_words, parts, signed
 
 #: The unit a size is also given in, since both kinds are in use and easily mixed up.
 _ALSO = {"MB": "MiB", "GB": "GiB", "TB": "TiB", "MiB": "MB", "GiB": "GB", "TiB": "TB"}
@@ -49,6 +52,7 @@ class Result:
     also: str
     reading: str
     hidden: bool
+    detail: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,8 @@ class Instrument:
         """Whether a field belongs to the direction shown."""
         return each.name in self.state.typed
 
-    def complaint(self, each: Field) -> str:
-        """What is wrong with a field's value; empty where nothing is."""
+    def complaint(self, each: Field | Preset) -> str:
+        """What is wrong with a field's value, or with a preset's; empty where nothing is."""
         wrong = self.state.wrong.get(each.name)
         return complaint(wrong, self.lang) if wrong else ""
 
@@ -111,10 +115,18 @@ class Instrument:
         note = self.state.notes.get(each.name)
         return self.texts.text("read as {number}").format(number=note) if note else ""
 
+    def chosen(self, each: Field) -> list[str]:
+        """The values chosen of a choice, those that cannot be read as they were given."""
+        return self.state.typed.get(each.name, each.default or "").split(",")
+
     def units_of(self, each: Field) -> list[str]:
         """The units to choose from: those offered, and the one given where it is another."""
         chosen = self.state.units.get(each.name, each.unit)
         return [*each.units, *({chosen} - set(each.units))]
+
+    def has_slider(self, each: Field) -> bool:
+        """Whether there is a slider beside a field: where its values span a few powers of ten, not many."""
+        return not each.suffixes and (each.kind != "share" or each.unit == "%")
 
     @cached_property
     def values(self) -> dict[str, Value]:
@@ -127,19 +139,26 @@ class Instrument:
         return values
 
     @cached_property
+    def wished_units(self) -> dict[str, str]:
+        """The unit that each size is wished for in: results in the one that sizes were given in."""
+        units = {each.name: self.state.units[each.name] for each in self.state.fields if each.kind == "bytes"}
+        given = next(iter(units.values()), None)
+        return units | {of.name: given or of.unit for of in self._outputs() if of.kind == "bytes"}
+
+    @cached_property
     def shown_units(self) -> dict[str, str]:
-        """The unit that each size is shown in: results in the one that sizes were given in."""
-        sizes = [each for each in self.state.fields if each.kind == "bytes"]
-        units = {each.name: self.state.units[each.name] for each in sizes}
-        for output in self._outputs():
-            if output.kind == "bytes":
-                units[output.name] = next(iter(units.values()), output.unit)
-        return units
+        """The unit that each size is shown in: a result's own where it fits it better."""
+        outputs = {output.name for output in self._outputs()}
+        return {
+            name: fitting_unit(self.values.get(name, 0), unit) if name in outputs else unit
+            for name, unit in self.wished_units.items()
+        }
 
     @cached_property
     def words(self) -> dict[str, str]:
         """Every value with its unit, for sentences."""
-        words = all_in_words(self.calculator, self.values, self.lang, self.shown_units)
+        inputs = self.state.results.inputs if self.state.results else {}
+        words = all_in_words(self.calculator, self.values, self.lang, self.shown_units, inputs)
         for extra in self.picture.extra if self.picture and self.values else ():
             words[extra.name] = in_words(
                 extra, self.values[extra.name], self.lang, self.shown_units[extra.name]
@@ -163,29 +182,34 @@ class Instrument:
         if way_back:
             solved = self.calculator.field(way_back.solved)
             found.append(self._result(solved, way_back.given.help, hidden=not self.state.inverse))
-        found += [self._result(output, output.reading, hidden=False) for output in self.calculator.outputs]
+        # What there is no result of for these inputs is hidden; without any results, all are shown empty.
+        known = self.values
+        found += [
+            self._result(output, output.reading, hidden=bool(known) and output.name not in known)
+            for output in sorted(self.calculator.outputs, key=lambda output: output.detail)
+        ]
         return found
 
     def _result(self, of: Field | Output, reading: str, *, hidden: bool) -> Result:
         quantity, also = None, ""
-        if self.values:
+        known = of.name in self.values
+        if known:
             value, unit = self.values[of.name], self.shown_units.get(of.name, of.unit)
             quantity = self.quantity(of, value, unit)
             if of.kind == "bytes" and unit in _ALSO:
-                also = in_words(of, value, self.lang, _ALSO[unit])
-        explained = "" if isinstance(of, Field) else self.sentence(reading)
-        return Result(of.name, self.texts.text(of.label), of.symbol, quantity, also, explained, hidden)
+                also = f"= {in_words(of, value, self.lang, _ALSO[unit])}"
+            elif of.kind in ("whole", "number") and (short := format_compact(value, self.lang)):
+                also = f"≈ {short}"
+        explained = self.sentence(reading) if isinstance(of, Output) and known else ""
+        detail = isinstance(of, Output) and of.detail
+        return Result(
+            of.name, self.texts.text(of.label), of.symbol, quantity, also, explained, hidden, detail
+        )
 
     def quantity(self, of: Field | Output, value: Value, unit: str) -> Quantity:
         """A value cut into what stands before its number, the number, and what stands after."""
-        if of.kind == "bytes":
-            number = size(value, unit, self.lang)
-        elif isinstance(of, Output) and of.difference:
-            number = signed(value, self.lang)
-        else:
-            number = format_number(value, self.lang)
-        before, _, after = in_words(of, value, self.lang, unit).partition(number)
-        if not before and not after:
+        before, number, after = parts(of, value, self.lang, unit)
+        if not before and not after and of.kind != "share":
             after = "\N{NO-BREAK SPACE}" + self.texts.text(of.unit)
         return Quantity(before, number, after)
 
@@ -240,6 +264,18 @@ class Instrument:
         """What the picture shows."""
         return [self.sentence(part) for part in self.picture.caption] if self.picture else []
 
+    @cached_property
+    def sections(self) -> list[section_views.View]:
+        """What stands under the results."""
+        return section_views.views(self.calculator, self.state.results, self.wished_units, self.lang)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has nothing but fields to type into and main results."""
+        chosen = any(each.is_choice for each in self.calculator.fields)
+        details = any(output.detail for output in self.calculator.outputs)
+        return not (chosen or details or self.calculator.presets or self.calculator.sections)
+
     def _outputs(self) -> list[Output]:
         return [*self.calculator.outputs, *(self.picture.extra if self.picture else ())]
 
@@ -270,26 +306,67 @@ class Instrument:
                 "drift": self._output_for_script(way_back.drift),
             },
             "picture": self.picture and self._picture_for_script(self.picture),
+            **self._notation_for_script(),
+            **({"sections": section_views.for_script(self.calculator)} if self.calculator.sections else {}),
         }
 
+    def _notation_for_script(self) -> dict[str, Any]:
+        """How the language writes percentages, durations and large counts, where the calculator has such."""
+        of: list[Field | Output] = [*self.calculator.fields, *self.calculator.outputs]
+        kinds = {each.kind for each in of}
+        found: dict[str, Any] = {"magnitudes": magnitudes(self.lang)}
+        if "share" in kinds:
+            found["percent"] = percent_sign(self.lang)
+        if "seconds" in kinds:
+            found["durations"] = [[scale, _forms(forms, self.lang)] for scale, forms in DURATIONS]
+        if self.calculator.checks:
+            found["checks"] = [
+                {"field": each.field, "holds": each.holds.__name__, "message": self.texts.text(each.message)}
+                for each in self.calculator.checks
+            ]
+        if self.calculator.presets:
+            found["presets"] = {
+                preset.name: {entry.name: self._entry_texts(preset, entry) for entry in preset.usable()}
+                for preset in self.calculator.presets
+            }
+        return found
+
+    def _entry_texts(self, preset: Preset, entry: Entry) -> dict[str, str]:
+        """What an entry fills in, as every language reads it."""
+        read = ((self.calculator.field(name), text) for name, text in preset.texts(entry).items())
+        return {each.name: canonical(each, each.read(text)) for each, text in read}
+
     def _field_for_script(self, each: Field) -> dict[str, Any]:
-        return {
+        found: dict[str, Any] = {
             "name": each.name,
             "kind": each.kind,
             "unit": each.unit,
+            "label": self.texts.text(each.label),
             "unitText": self.texts.text(each.unit),
             "counted": _forms(each.counted, self.lang),
             "minimum": each.minimum,
             "maximum": each.maximum,
             "default": each.default,
             "step": each.step,
-            "empty": _message(each, "", self.lang),
+            "empty": _message(each, "", self.lang) if each.empty is None else "",
             "wrong": _message(each, "{typed}", self.lang),
         }
+        if each.scales:
+            found |= {"scales": each.scales, "spellings": spellings(each.scales), "suffixes": each.suffixes}
+        if each.units:
+            found["units"] = each.units
+        if each.empty is not None:
+            found["whenEmpty"] = each.empty
+        if each.is_choice:
+            found["choices"] = {choice.value: self.texts.text(choice.label) for choice in each.choices}
+            found["binds"] = {choice.value: choice.numbers for choice in each.choices}
+            found["bound"] = [bound.name for bound in each.binds]
+        return found
 
     def _output_for_script(self, output: Output) -> dict[str, Any]:
         return {
             "name": output.name,
+            "label": self.texts.text(output.label),
             "kind": output.kind,
             "unit": output.unit,
             "unitText": self.texts.text(output.unit),
@@ -297,6 +374,7 @@ class Instrument:
             "difference": output.difference,
             "formula": output.formula.__name__,
             "reading": self.texts.text(output.reading),
+            **({"when": output.when.__name__} if output.when else {}),
         }
 
     def _picture_for_script(self, picture: Picture) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from batchfit.calculators import group_title
 from batchfit.languages import SOURCE
 from batchfit.web.shared import PLAN
-from batchfit.web.shelf import group_title
 from batchfit.web.site import Site
 from batchfit.web.stored import Stored
 

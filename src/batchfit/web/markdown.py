@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from batchfit.calculator import Output
-from batchfit.fields import Field
-from batchfit.web.formulas import as_text
+from batchfit.web.formulas import as_text, explained
 from batchfit.web.instrument import Instrument
 from batchfit.web.pages import REVALIDATE
 from batchfit.web.shared import Shared, of_calculator
@@ -51,15 +49,13 @@ def _formulas(instrument: Instrument) -> Iterator[str]:
     found = as_text(calculator, instrument.values, instrument.shown_units, instrument.lang)
     yield f"## {_('Formula')}"
     yield _block(symbolic for _output, symbolic, _worked in found)
-    records: list[Field | Output] = [*calculator.fields, *calculator.outputs]
     rows = [
-        f"| {each.symbol} | {_(each.label)} | {each.unit if each.kind == 'bytes' else _(each.unit)} |"
-        for each in records
+        f"| {each.letters} | {each.label} | {each.unit} |" for each in explained(calculator, instrument.lang)
     ]
     yield "\n".join([f"| {_('Symbol')} | {_('Meaning')} | {_('Unit')} |", "| --- | --- | --- |", *rows])
     if instrument.values:
         yield f"## {_('Worked example')}"
-        yield _block(worked for _output, _symbolic, worked in found)
+        yield _block(worked for _output, _symbolic, worked in found if worked)
 
 
 def _block(lines: Iterable[str]) -> str:

@@ -8,13 +8,14 @@ from babel.dates import format_date
 from markupsafe import Markup
 
 from batchfit.calculator import Calculator
+from batchfit.calculators import group_title
 from batchfit.sentences import in_language
-from batchfit.web.formulas import shown
+from batchfit.web.formulas import explained, shown
 from batchfit.web.instrument import Instrument
 from batchfit.web.refusals import Refusal
 from batchfit.web.shared import of_calculator
-from batchfit.web.shelf import Announced, group_title
-from batchfit.web.site import Site, as_data, formulas_file, translator
+from batchfit.web.shelf import Announced
+from batchfit.web.site import SECTION_SHAPES, Site, as_data, formulas_file, translator
 from batchfit.web.state import State
 from batchfit.web.stored import Stored
 
@@ -57,6 +58,7 @@ def calculator_page(site: Site, state: State, origin: str) -> Stored:
         path=shared.path,
         query=shared.query,
         formulas=shown(calculator, instrument.values, instrument.shown_units, lang),
+        symbols=explained(calculator, lang),
         data=data_for_script(site, instrument, shared.path),
         preload=scripts_of(site, calculator, "sharing.js"),
         faq=_faq(site, calculator, lang),
@@ -115,13 +117,25 @@ def data_for_script(site: Site, instrument: Instrument, path: str) -> dict[str, 
             "stale": translate("Not up to date: these results belong to the last values that could be used."),
         },
         "inverted": instrument.state.inverse,
-        "formulas": site.assets.url(formulas_file(instrument.calculator.slug)),
+        "scripts": {
+            kind: site.assets.url(name) for kind, name in _own_scripts(instrument.calculator).items()
+        },
     }
+
+
+def _own_scripts(calculator: Calculator) -> dict[str, str]:
+    """The scripts that not every calculator has."""
+    names = {"formulas": formulas_file(calculator.slug)}
+    if calculator.presets:
+        names["presets"] = "presets.js"
+    if calculator.sections:
+        names |= {"sections": "sections.js", "shapes": SECTION_SHAPES}
+    return names
 
 
 def scripts_of(site: Site, calculator: Calculator, *names: str) -> list[str]:
     """Everything that a page's scripts load, so that the browser can ask for all of it at once."""
-    return site.assets.with_imports("page.js", *names, formulas_file(calculator.slug))
+    return site.assets.with_imports("page.js", *names, *_own_scripts(calculator).values())
 
 
 def _faq(site: Site, calculator: Calculator, lang: str) -> Markup:

@@ -49,8 +49,3 @@ class Shelf:
     def entry(self, slug: str) -> Calculator | Announced | None:
         """What is known under a slug."""
         return self.calculators.get(slug) or next((each for each in ANNOUNCED if each.slug == slug), None)
-
-
-def group_title(category: str) -> str:
-    """A category's name in English, the key of the catalogues: "training" is "Training"."""
-    return category.replace("-", " ").capitalize()

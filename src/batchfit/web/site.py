@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import jinja2
@@ -15,12 +16,16 @@ from batchfit.emit import to_module
 from batchfit.languages import catalogue, direction, languages
 from batchfit.numbers import format_number
 from batchfit.palette import INTERFACE
+from batchfit.pictures import bar, curve
 from batchfit.web import assets
 from batchfit.web.colours import before_sheets
 from batchfit.web.feedback import LONGEST_TEXT
 from batchfit.web.model_catalogue import ModelCatalogue
 from batchfit.web.prose import Prose, read_prose
 from batchfit.web.shelf import Shelf
+
+#: The static file that says where everything is on curves and bars.
+SECTION_SHAPES = "section-shapes.js"
 
 
 class Site:
@@ -32,7 +37,9 @@ class Site:
         self.feedback_pages = frozenset({"home", "plan", *shelf.calculators} if feedback else ())
         self.models = ModelCatalogue()
         self.languages = languages()
-        self.assets = assets.Assets(_coloured(assets.packaged()) | _formula_modules(shelf))
+        self.assets = assets.Assets(
+            _coloured(assets.packaged()) | _formula_modules(shelf) | {SECTION_SHAPES: _section_shapes()}
+        )
         self.prose: dict[tuple[str, str], Prose] = {
             (slug, lang): read_prose(slug, lang) for slug in shelf.calculators for lang in self.languages
         }
@@ -101,10 +108,24 @@ def _formula_modules(shelf: Shelf) -> dict[str, bytes]:
         formulas: list[Callable[..., object]] = [output.formula for output in calculator.outputs]
         if way_back := calculator.inverse:
             formulas += [way_back.nearest, way_back.below, way_back.above, way_back.drift.formula]
+        formulas += [output.when for output in calculator.outputs if output.when]
+        formulas += [check.holds for check in calculator.checks]
         if picture := shelf.pictures[calculator.slug]:
             formulas += picture.formulas()
         modules[formulas_file(calculator.slug)] = to_module(formulas).encode()
     return modules
+
+
+def _section_shapes() -> bytes:
+    """The JavaScript module of where everything is on curves and bars."""
+    places = [getattr(module, name) for module in (curve, bar) for name in _own_functions(module)]
+    return to_module(places).encode()
+
+
+def _own_functions(module: ModuleType) -> list[str]:
+    return [
+        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+    ]
 
 
 def formulas_file(slug: str) -> str:

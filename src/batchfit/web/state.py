@@ -16,6 +16,7 @@ from batchfit.errors import BadInput
 from batchfit.fields import Field, Reading
 from batchfit.languages import catalogue
 from batchfit.numbers import decimal_text
+from batchfit.presets import Entry
 
 #: Enough for every field filled to the brim; what is longer was not made by our pages.
 LONGEST_QUERY = 2048
@@ -29,6 +30,7 @@ class State:
     """A calculator's inputs as one address gives them.
 
     inverse    whether the inverse's field is given, and its solved field found
+    presets    the entry chosen of each preset; what it fills in stands for a field's default
     typed      the text of each field in use, as it is to stand in the form
     units      the unit chosen for each size
     readings   what the texts mean, where they mean something
@@ -41,6 +43,7 @@ class State:
     calculator: Calculator
     lang: str
     inverse: bool
+    presets: dict[str, Entry] = field(default_factory=dict)
     typed: dict[str, str] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     readings: dict[str, Reading] = field(default_factory=dict)
@@ -58,7 +61,7 @@ class State:
     @property
     def incomplete(self) -> bool:
         """Whether the only thing wrong is that a field is empty."""
-        return bool(self.wrong) and all(not self.typed[name].strip() for name in self.wrong)
+        return bool(self.wrong) and all(not self.typed.get(name, "-").strip() for name in self.wrong)
 
     @property
     def status(self) -> int:
@@ -68,9 +71,22 @@ class State:
         return 422 if self.wrong and not self.incomplete else 200
 
     def values(self) -> dict[str, Value]:
-        """Every input and result by name."""
-        inputs: dict[str, Value] = {name: reading.value for name, reading in self.readings.items()}
-        return inputs | (self.results.outputs if self.results else {})
+        """Every number by name: inputs as formulas know them, and results."""
+        return self.results.values if self.results else {}
+
+    @property
+    def filled(self) -> dict[str, str]:
+        """What the presets fill in, by field."""
+        return {
+            name: text
+            for preset in self.calculator.presets
+            if preset.name in self.presets
+            for name, text in preset.texts(self.presets[preset.name]).items()
+        }
+
+    def unchanged(self, each: Field) -> str | None:
+        """What a field holds unless something else is given for it: what a preset fills in, or its default."""
+        return self.filled.get(each.name, each.default)
 
     def query(self) -> str:
         """The query that gives this state in any language; defaults are left out. A value that cannot be read is
@@ -96,7 +112,7 @@ class State:
         return self._query(list(self.calculator.fields), {way_back.solved: str(value)})
 
     def _query(self, fields: list[Field], replaced: Mapping[str, str]) -> str:
-        pairs = {}
+        pairs = {name: entry.name for name, entry in self.presets.items()}
         for each in fields:
             if each.name in replaced:
                 text = replaced[each.name]
@@ -104,7 +120,10 @@ class State:
                 text = canonical(each, self.readings[each.name])
             else:
                 text = self.typed[each.name]
-            if each.default is None or text != default_text(each):
+            usual = self.unchanged(each)
+            if usual is None and not text and each.empty is not None:
+                continue
+            if usual is None or text != canonical(each, each.read(usual)):
                 pairs[each.name] = text
         return "&".join(filter(None, (urlencode(pairs), urlencode(self.beside, safe=","))))
 
@@ -119,15 +138,12 @@ def fields_in_use(calculator: Calculator, *, inverse: bool) -> list[Field]:
 
 def canonical(of: Field, reading: Reading) -> str:
     """A value as addresses carry it. Three decimals get a fourth, since "1.125" is 1125 to German readers."""
+    if of.is_choice or reading.value is None:
+        return reading.echo
     text = decimal_text(reading.number)
     if "." in text and len(text.split(".")[1]) == 3:
         text += "0"
     return text if reading.unit == of.unit else text + reading.unit
-
-
-def default_text(of: Field) -> str:
-    """A field's default as addresses would carry it."""
-    return canonical(of, of.read(of.default or ""))
 
 
 def read_state(calculator: Calculator, lang: str, query: Iterable[tuple[str, str]]) -> State:
@@ -135,12 +151,17 @@ def read_state(calculator: Calculator, lang: str, query: Iterable[tuple[str, str
     state. Unknown names are ignored."""
     given: dict[str, str] = {}
     repeated = set()
+    several = {each.name for each in calculator.fields if each.kind == "choices"}
     for name, text in query:
+        if name in several:  # a form sends each box that is ticked
+            given[name] = ",".join(filter(None, (given.get(name), text)))
+            continue
         if name in given:
             repeated.add(name)
         given.setdefault(name, text)
     way_back = calculator.inverse
     state = State(calculator, lang, inverse=way_back is not None and way_back.given.name in given)
+    _read_presets(state, given)
     for each in state.fields:
         _read_field(state, each, given)
         if repeated & {each.name, f"{each.name}_unit"}:
@@ -151,15 +172,31 @@ def read_state(calculator: Calculator, lang: str, query: Iterable[tuple[str, str
         solved = catalogue(lang).text(calculator.field(way_back.solved).label)
         state.wrong[way_back.given.name] = BadInput(way_back.given.name, ONE_OF_TWO, solved=solved)
     if not state.wrong:
-        state.results = calculator.evaluate({name: reading.value for name, reading in state.readings.items()})
+        try:
+            inputs = {name: reading.value for name, reading in state.readings.items()}
+            state.results = calculator.evaluate(inputs)
+        except BadInput as wrong:  # what is allowed alone may not be allowed together
+            state.wrong[wrong.field] = wrong
     return state
+
+
+def _read_presets(state: State, given: Mapping[str, str]) -> None:
+    for preset in state.calculator.presets:
+        if name := given.get(preset.name, "").strip():
+            try:
+                state.presets[preset.name] = preset.find(name)
+            except BadInput as wrong:
+                state.wrong[preset.name] = wrong
 
 
 def _read_field(state: State, each: Field, given: Mapping[str, str]) -> None:
     name = each.name
     chosen = given.get(f"{name}_unit")
     unit = chosen if chosen in each.units else each.unit
-    text = given.get(name, each.default or "")
+    text = given.get(name)
+    if text is None:  # ours is written in English, and put as every language reads it
+        usual = state.unchanged(each)
+        text = canonical(each, each.read(usual)) if usual else ""
     state.typed[name], state.units[name] = text, unit
     try:
         reading = each.read(text, state.lang, unit)
@@ -168,6 +205,13 @@ def _read_field(state: State, each: Field, given: Mapping[str, str]) -> None:
         return
     state.readings[name] = reading
     state.units[name] = reading.unit
-    if reading.ambiguous and text.strip() not in (reading.echo, canonical(each, reading)):
+    if reading.spelled:
+        state.notes[name] = reading.spelled
+    elif reading.ambiguous and text.strip() not in (reading.echo, canonical(each, reading)):
         state.notes[name] = reading.echo
-    state.typed[name] = reading.echo
+    state.typed[name] = in_field(each, reading)
+
+
+def in_field(of: Field, reading: Reading) -> str:
+    """A value as it stands in its field: with its unit, where none is chosen beside it."""
+    return reading.echo if of.units or reading.unit == of.unit else reading.echo + reading.unit

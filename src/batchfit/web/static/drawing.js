@@ -19,20 +19,23 @@ export function draw(picture, canvases, formulas, values, words, lang) {
 }
 
 function element(shape, formulas, known, words, lang) {
-  const drawn = document.createElementNS(SVG, shape.element);
-  const place = call(formulas, shape.place, known);
-  drawn.setAttribute("class", shape.style);
-  if (shape.element === "polygon") {
+  const number = shape.text && shape.number ? formatNumber(call(formulas, shape.number, known), lang) : "";
+  const text = shape.text ? fill(shape.text, { ...words, number }) : "";
+  return svgElement(shape.element, shape.style, call(formulas, shape.place, known), text);
+}
+
+/** One SVG element at a place. */
+export function svgElement(name, style, place, text) {
+  const drawn = document.createElementNS(SVG, name);
+  drawn.setAttribute("class", style);
+  if (name === "polygon") {
     const numbers = Object.values(place).map(short);
     const corners = numbers.filter((_, at) => at % 2 === 0).map((x, at) => `${x},${numbers[2 * at + 1]}`);
     drawn.setAttribute("points", corners.join(" "));
   } else {
-    for (const [name, length] of Object.entries(place)) drawn.setAttribute(name, short(length));
+    for (const [length, value] of Object.entries(place)) drawn.setAttribute(length, short(value));
   }
-  if (shape.text) {
-    const number = shape.number ? formatNumber(call(formulas, shape.number, known), lang) : "";
-    drawn.textContent = fill(shape.text, { ...words, number });
-  }
+  if (text) drawn.textContent = text;
   return drawn;
 }
 

@@ -1,6 +1,8 @@
 // What a person typed into a field -> a value. The twin of Field.read in batchfit/fields.py.
 
-import { readNumber, toBytes } from "./numbers.js";
+import { formatNumber, readNumber, toBytes } from "./numbers.js";
+
+const MANY = 1_000_000; // from here on a count is hard to read
 
 /** Thrown where a value cannot be used; `empty` where there is none. The message is in the page's language. */
 export class Unusable extends Error {
@@ -13,25 +15,63 @@ export class Unusable extends Error {
 
 /**
  * What `text` means in a language: {value: a number (bytes for sizes), exact: the number typed, as decimal digits,
- * unit, note: whether others may read the text otherwise, echo: what it was read as}. Throws Unusable.
+ * unit, ambiguous: whether others may read the text otherwise, echo: the number as it stands in the field, spelled: the
+ * number in full, where it was shortened}. Throws Unusable.
  */
 export function readField(field, text, unit, { lang, units }) {
   const typed = text.trim();
-  if (!typed) throw new Unusable(field.empty, true);
   const refused = () => new Unusable(field.wrong.replace("{typed}", () => typed), false);
+  if (field.choices) return readChoice(field, typed, refused);
+  if (!typed && "whenEmpty" in field) return { value: null, exact: "", unit: field.unit, ambiguous: false, echo: "", spelled: "" };
+  if (!typed) throw new Unusable(field.empty, true);
   let number = text;
   let chosen = field.unit;
   if (field.kind === "bytes") [number, chosen] = splitUnit(text, unit, units);
+  else if (field.scales) [number, chosen] = splitScale(text, unit, field.spellings);
   let read;
   try {
     read = readNumber(number, lang);
   } catch {
     throw refused();
   }
-  const value = field.kind === "bytes" ? toBytes(read.value, units[chosen]) : read.number;
-  if (field.kind === "whole" && read.value.includes(".")) throw refused();
+  const full = scaled(read.value, field.scales?.[chosen] ?? [1, 0]);
+  const value = field.kind === "bytes" ? toBytes(read.value, units[chosen]) : Number(full);
+  if (field.kind === "whole" && !isWhole(full)) throw refused();
   if (!(field.minimum <= value && value <= field.maximum)) throw refused();
-  return { value, exact: read.value, unit: chosen, ambiguous: read.ambiguous, echo: read.echo };
+  const shortened = field.suffixes && (chosen !== field.unit || Math.abs(value) >= MANY);
+  const spelled = shortened ? formatNumber(full, lang, { maxFraction: 12 }) : "";
+  return { value, exact: read.value, unit: chosen, ambiguous: read.ambiguous, echo: read.echo, spelled };
+}
+
+function readChoice(field, typed, refused) {
+  const given = typed.toLowerCase().split(",").map((part) => part.trim()).filter(Boolean);
+  const known = Object.keys(field.choices);
+  const chosen = known.filter((value) => given.includes(value.toLowerCase()));
+  if (!given.length && (field.kind === "choice" || field.minimum > 0)) throw new Unusable(field.empty, true);
+  const unknown = given.some((part) => !known.some((value) => value.toLowerCase() === part));
+  if (unknown || (field.kind === "choice" && given.length !== 1)) throw refused();
+  const echo = chosen.join(",");
+  return { value: field.kind === "choice" ? echo : chosen, exact: echo, unit: field.unit, ambiguous: false, echo, spelled: "" };
+}
+
+/** A decimal string times a whole number and a power of ten, exactly, with an exponent. */
+function scaled(exact, [times, power]) {
+  const [whole, fraction = ""] = exact.split(".");
+  return `${BigInt(whole + fraction) * BigInt(times)}e${power - fraction.length}`;
+}
+
+/** Whether the digits of "125e-2" leave no fraction. */
+function isWhole(text) {
+  const [digits, exponent] = text.split("e");
+  const power = Number(exponent);
+  return power >= 0 || BigInt(digits) % 10n ** BigInt(-power) === 0n;
+}
+
+/** The number's text and its scale: "7B" is ["7", "B"]; a bare number has the one chosen beside it. */
+function splitScale(text, chosen, spellings) {
+  const found = /^\s*(.*?)\s*(\p{L}+|[%٪％﹪])\.?\s*$/su.exec(text);
+  const scale = found && spellings[found[2].toLowerCase()];
+  return scale ? [found[1], scale] : [text.trim(), chosen];
 }
 
 /**
@@ -50,6 +90,12 @@ function splitUnit(text, chosen, units) {
 
 /** A value as addresses carry it. Three decimals get a fourth, since "1.125" is 1125 to German readers. */
 export function canonical(field, reading) {
+  if (field.choices || reading.value === null) return reading.echo;
   const decimals = reading.exact.split(".")[1] ?? "";
   return reading.exact + (decimals.length === 3 ? "0" : "") + (reading.unit === field.unit ? "" : reading.unit);
+}
+
+/** A value as it stands in its field: with its unit, where none is chosen beside it. */
+export function inField(field, reading) {
+  return reading.echo + (field.units || reading.unit === field.unit ? "" : reading.unit);
 }

@@ -173,3 +173,48 @@ export function formatNumber(value, locale, { minFraction = 0, maxFraction = 3, 
   const options = { ...digits, useGrouping: grouping ? "auto" : false, signDisplay: plus ? "exceptZero" : "negative" };
   return numberFormat(locale, options).format(value);
 }
+
+/** A number times ten to a power, as a decimal string with an exponent: no digit is rounded. */
+function shifted(value, power) {
+  const [digits, exponent] = value.toExponential().split("e");
+  return `${digits}e${Number(exponent) + power}`;
+}
+
+const POWERS = { "-": "⁻", ...SUPERSCRIPTS };
+
+/** The twin of format_power: "6.72 × 10²³"; empty for what is neither very large nor very small. */
+export function formatPower(value, locale, { plus = false } = {}) {
+  const size = Math.abs(value);
+  if (!size || (size >= 1e-6 && size < 1e15)) return "";
+  let power = Number(value.toExponential().split("e")[1]);
+  const write = (digits) => formatNumber(digits, locale, { significant: 4, plus });
+  let number = write(shifted(value, -power));
+  if (/^\D*10$/.test(number)) {
+    power += 1;
+    number = write(value < 0 ? -1 : 1);
+  }
+  return `${number} × 10${[...String(power)].map((digit) => POWERS[digit]).join("")}`;
+}
+
+/** The twin of format_figure: a result of any size. */
+export function formatFigure(value, locale, { plus = false } = {}) {
+  const size = Math.abs(value);
+  const digits = size > 0 && size < 1 ? { significant: 4 } : {};
+  return formatPower(value, locale, { plus }) || formatNumber(value, locale, { ...digits, plus });
+}
+
+/** The twin of format_percent: a fraction in percent, without the sign. */
+export function formatPercent(value, locale, { plus = false } = {}) {
+  const percent = Number(shifted(value, 2));
+  const power = formatPower(percent, locale, { plus });
+  const digits = Math.abs(percent) < 1000 ? { significant: 4 } : { maxFraction: 0 };
+  return power || formatNumber(shifted(value, 2), locale, { ...digits, plus });
+}
+
+/** The twin of format_compact: "8.03B"; empty below a million, and where a power of ten is written. */
+export function formatCompact(value, locale, magnitudes) {
+  const size = Math.abs(value);
+  if (size < 1e6 || size >= 1e15) return "";
+  const [, divisor, suffix] = magnitudes.findLast(([power]) => 10 ** power <= size);
+  return formatNumber(shifted(value, -divisor), locale, { significant: 3 }) + suffix;
+}

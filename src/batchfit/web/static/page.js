@@ -1,14 +1,18 @@
 // The calculator in the page: answers at once as a person types, and keeps the address in step.
 
 import { call, evaluate } from "./evaluate.js";
-import { canonical, readField } from "./fields.js";
+import { canonical, inField, readField, Unusable } from "./fields.js";
 import { draw } from "./drawing.js";
-import { formatNumber } from "./numbers.js";
-import { fill, inWords, quantity, signed } from "./wording.js";
+import { formatCompact, formatNumber, formatPower } from "./numbers.js";
+import { chosen, fill, fittingUnit, inWords, quantity, signed } from "./wording.js";
 import { attachSlider } from "./sliders.js";
 
 const calculator = JSON.parse(document.getElementById("calculator").textContent);
-const formulas = await import(calculator.formulas);
+const formulas = await import(calculator.scripts.formulas);
+/** What only calculators with presets, tables, curves or cards have. */
+const presets = calculator.scripts.presets && (await import(calculator.scripts.presets));
+const sections = calculator.scripts.sections && (await import(calculator.scripts.sections));
+const shapes = calculator.scripts.shapes && (await import(calculator.scripts.shapes));
 const { lang, inverse } = calculator;
 const root = document.querySelector("[data-instrument]");
 const find = (selector, within = root) => within.querySelector(selector);
@@ -16,6 +20,8 @@ const QUIET = 900; // milliseconds without typing before the result is spoken
 
 const defaults = Object.fromEntries(Object.values(calculator.fields).filter((field) => field.default !== null)
   .map((field) => [field.name, canonical(field, readField(field, field.default, field.unit, calculator))]));
+/** What a field holds unless something else is given for it: what a preset fills in, or its default. */
+const usual = (name) => presets?.filled(calculator)[name] ?? defaults[name];
 
 /** Whether the inverse's field is given, and its solved field found. */
 let backwards = calculator.inverted;
@@ -25,11 +31,28 @@ let last = null;
 // ---- Reading the form ---------------------------------------------------------------------------------------
 
 function input(name) {
-  return find(`[data-field="${name}"] input[name]`);
+  return find(`[data-field="${name}"] :is(input, select)[name]`);
+}
+
+/** Every box of a field of which several values can be ticked. */
+function boxes(name) {
+  return [...root.querySelectorAll(`[data-field="${name}"] [type=checkbox]`)];
+}
+
+function textOf(field) {
+  if (field.kind !== "choices") return input(field.name).value;
+  return boxes(field.name).filter((box) => box.checked).map((box) => box.value).join(",");
+}
+
+function write(field, reading) {
+  if (field.kind === "choices") for (const box of boxes(field.name)) box.checked = reading.value.includes(box.value);
+  else input(field.name).value = inField(field, reading);
+  const unit = find(`[data-field="${field.name}"] select[name$=_unit]`);
+  if (unit) unit.value = reading.unit;
 }
 
 function unitOf(field) {
-  return find(`[data-field="${field.name}"] select`)?.value ?? field.unit;
+  return (field.units && find(`[data-field="${field.name}"] select`)?.value) || field.unit;
 }
 
 /** The fields of one direction, in order; the inverse's stands where its solved field would. */
@@ -43,7 +66,7 @@ function read() {
   const wrong = {};
   for (const field of fieldsInUse()) {
     try {
-      readings[field.name] = readField(field, input(field.name).value, unitOf(field), calculator);
+      readings[field.name] = readField(field, textOf(field), unitOf(field), calculator);
     } catch (error) {
       if (error.name !== "Unusable") throw error;
       wrong[field.name] = error;
@@ -54,11 +77,11 @@ function read() {
 
 /** The query that gives these readings; defaults are left out. */
 function queryOf(readings, fields = fieldsInUse()) {
-  const pairs = new URLSearchParams();
+  const pairs = new URLSearchParams(presets?.chosen());
   for (const field of fields) {
     const reading = readings[field.name];
     const text = typeof reading === "number" ? String(reading) : canonical(field, reading);
-    if (text !== defaults[field.name]) pairs.set(field.name, text);
+    if (text !== (usual(field.name) ?? "")) pairs.set(field.name, text);
   }
   return pairs.toString();
 }
@@ -68,14 +91,23 @@ function queryOf(readings, fields = fieldsInUse()) {
 /** Reads the form and shows what follows from it. `asServed`: what stands beside the fields is the server's, and right. */
 function update({ asServed = false } = {}) {
   const { readings, wrong } = read();
+  let results;
+  if (!Object.keys(wrong).length) {
+    const inputs = Object.fromEntries(Object.entries(readings).map(([name, reading]) => [name, reading.value]));
+    try {
+      results = { readings, inputs, ...evaluate(calculator, formulas, inputs) };
+    } catch (error) {
+      if (error.name !== "Unfit") throw error;
+      wrong[error.field] = new Unusable(error.message, false);
+    }
+  }
   if (!asServed) for (const field of fieldsInUse()) showReading(field, readings[field.name], wrong[field.name]);
   const problems = Object.values(wrong);
   const state = !problems.length ? "good" : problems.some((problem) => !problem.empty) && last ? "stale" : "empty";
   root.dataset.state = state;
   find("[data-message]").textContent = message(state, problems);
   if (state === "good") {
-    const inputs = Object.fromEntries(Object.entries(readings).map(([name, reading]) => [name, reading.value]));
-    last = { readings, ...evaluate(calculator, formulas, inputs) };
+    last = results;
     showResults(last);
     keepAddress(last);
   } else if (state === "empty") {
@@ -94,11 +126,12 @@ function message(state, problems) {
 function showReading(field, reading, problem) {
   const box = input(field.name);
   show(document.getElementById(`${field.name}-error`), problem && !problem.empty ? problem.message : "");
-  const typed = box.value.trim();
+  const typed = textOf(field).trim();
   const noteworthy = reading?.ambiguous && ![reading.echo, canonical(field, reading)].includes(typed);
-  show(document.getElementById(`${field.name}-note`), noteworthy ? fill(calculator.readAs, { number: reading.echo }) : "");
+  const note = reading?.spelled || (noteworthy && reading.echo);
+  show(document.getElementById(`${field.name}-note`), note ? fill(calculator.readAs, { number: note }) : "");
   // A unit typed into the field is shown as chosen beside it.
-  const unit = find("select", box.parentElement);
+  const unit = field.units && find("select", box.parentElement);
   if (reading && [...(unit?.options ?? [])].some((option) => option.value === reading.unit)) unit.value = reading.unit;
   if (problem && !problem.empty) box.setAttribute("aria-invalid", "true");
   else box.removeAttribute("aria-invalid");
@@ -110,7 +143,8 @@ function show(element, text) {
 }
 
 function strip(name, text) {
-  find(`[data-strip="${name}"]`).textContent = text;
+  const shown = find(`[data-strip="${name}"]`); // details are not in the strip
+  if (shown) shown.textContent = text;
 }
 
 function blank(result) {
@@ -121,62 +155,77 @@ function blank(result) {
   if (drift) drift.hidden = true;
 }
 
-/** The unit that a size is shown in: results in the one that sizes were given in. */
-function unitFor(of, readings) {
+/** The unit that a size is shown in: results in the one that sizes were given in, where it fits. */
+function unitFor(of, { readings, values }, value = values[of.name]) {
   if (readings[of.name]) return readings[of.name].unit;
+  if (of.kind !== "bytes") return of.unit;
   const given = fieldsInUse().find((field) => field.kind === "bytes");
-  return given && of.kind === "bytes" ? readings[given.name].unit : of.unit;
+  return fittingUnit(value, given ? readings[given.name].unit : of.unit, calculator.units);
 }
 
 function showResults(results) {
-  const { readings, values } = results;
   const extra = calculator.picture?.extra ?? {};
-  const known = { ...values };
+  const known = { ...results.values };
   for (const each of Object.values(extra)) known[each.name] = call(formulas, each.formula, known);
+  const shown = { readings: results.readings, values: known };
   const described = { ...calculator.fields, ...calculator.outputs, ...extra, ...(inverse && { [inverse.drift.name]: inverse.drift }) };
   const words = {};
   for (const [name, of] of Object.entries(described)) {
-    if (name in known) words[name] = inWords(of, known[name], unitFor(of, readings), calculator);
+    if (of.choices) words[name] = chosen(of, results.readings[name].value);
+    else if (name in known) words[name] = inWords(of, known[name], unitFor(of, shown), calculator);
   }
   results.answer = fill(calculator.answer, words);
-  for (const result of root.querySelectorAll("[data-result]")) showResult(result, described, known, words, readings);
+  for (const result of root.querySelectorAll("[data-result]")) showResult(result, described, shown, words);
   if (inverse) showDrift(results, words);
-  showWorked(known, described, readings);
+  showWorked(shown, described);
   if (calculator.picture) {
     draw(calculator.picture, root.querySelectorAll("[data-picture] svg"), formulas, known, words, lang);
     root.querySelectorAll("[data-caption]").forEach((part, at) => {
       part.textContent = fill(calculator.picture.caption[at], words);
     });
   }
+  sections?.show({ calculator, formulas, results, shapes, unitOf: (of, value) => unitFor(of, shown, value) });
 }
 
-function showResult(result, described, known, words, readings) {
+function showResult(result, described, shown, words) {
   const { result: name } = result.dataset;
+  const known = shown.values;
   const of = described[name];
-  const unit = unitFor(of, readings);
+  if (of.when) result.hidden = !(name in known);
+  if (!(name in known)) return;
+  const unit = unitFor(of, shown);
   const [before, number, after] = quantity(of, known[name], unit, calculator);
   find("[data-before]", result).textContent = before;
   find("[data-number]", result).textContent = number;
   find("[data-after]", result).textContent = after;
   strip(name, before + number + after);
-  const also = of.kind === "bytes" && calculator.also[unit];
-  find("[data-also]", result).textContent = also ? `= ${inWords(of, known[name], also, calculator)}` : "";
+  find("[data-also]", result).textContent = also(of, known[name], unit);
   find("[data-reading]", result).textContent = of.reading ? fill(of.reading, words) : "";
+}
+
+/** The same number otherwise: a size in the other kind of unit, a large count shortened. */
+function also(of, value, unit) {
+  const other = of.kind === "bytes" && calculator.also[unit];
+  if (other) return `= ${inWords(of, value, other, calculator)}`;
+  const short = ["whole", "number"].includes(of.kind) && formatCompact(value, lang, calculator.magnitudes);
+  return short ? `≈ ${short}` : "";
 }
 
 /** Puts the numbers into the worked examples, which stand outside the calculator. Where a formula tells cases apart,
  * other numbers may need another example, which only the server can write. */
-function showWorked(known, described, readings) {
+function showWorked(shown, described) {
+  const { readings, values: known } = shown;
   for (const example of document.querySelectorAll("[data-cases]")) {
     example.hidden = example.dataset.cases !== queryOf(readings);
   }
   for (const number of document.querySelectorAll("[data-worked] [data-value]")) {
-    const of = described[number.dataset.value];
-    const scale = of.kind === "bytes" ? calculator.units[unitFor(of, readings)] : 1;
-    number.textContent = formatNumber(known[of.name] / scale, lang, { significant: 9 });
+    const { value: name } = number.dataset;
+    const of = described[name]; // none for what a choice gives
+    const value = known[name] / (of?.kind === "bytes" ? calculator.units[unitFor(of, shown)] : 1);
+    if (!Number.isNaN(value)) number.textContent = formatPower(value, lang) || formatNumber(value, lang, { significant: 9 });
   }
   for (const unit of document.querySelectorAll("[data-worked] [data-unit]")) {
-    unit.textContent = `\u00a0${unitFor(described[unit.dataset.unit], readings)}`;
+    unit.textContent = `\u00a0${unitFor(described[unit.dataset.unit], shown)}`;
   }
 }
 
@@ -264,21 +313,29 @@ function turn(inverted) {
 }
 
 function reset() {
-  for (const field of Object.values(calculator.fields)) {
-    input(field.name).value = field.default === null ? "" : localised(field);
-    const unit = find(`[data-field="${field.name}"] select`);
-    if (unit) unit.value = field.unit;
-  }
+  presets?.clear();
+  refill(Object.values(calculator.fields), defaults);
   turn(false);
   update();
   moveSliders();
 }
 
-function localised(field) {
-  return readField(field, field.default, field.unit, calculator).echo;
+/** Writes texts, as addresses carry them, into fields; what has none is emptied. */
+function refill(fields, texts) {
+  for (const field of fields) {
+    const text = texts[field.name];
+    if (text === undefined) input(field.name).value = "";
+    else write(field, readField(field, text, field.unit, calculator));
+  }
 }
 
-const sliders = Object.values(calculator.fields).map((field) => attachSlider(
+presets?.attach(calculator, (texts) => {
+  refill(Object.keys(texts).map((name) => calculator.fields[name]), texts);
+  update();
+  moveSliders();
+});
+
+const sliders = Object.values(calculator.fields).filter((field) => !field.choices).map((field) => attachSlider(
   field, input(field.name), find(`[data-slider="${field.name}"]`), calculator, () => unitOf(field)));
 
 function moveSliders() {
@@ -302,6 +359,13 @@ root.addEventListener("click", (event) => {
   update();
   moveSliders();
 });
+/** Whether a field holds what the server sent, which a browser may have put something else in place of. */
+function isAsServed(field) {
+  if (field.kind === "choices") return boxes(field.name).every((box) => box.checked === box.defaultChecked);
+  if (field.kind === "choice") return [...input(field.name).options].every((each) => each.selected === each.defaultSelected);
+  return input(field.name).value === input(field.name).defaultValue;
+}
+
 addEventListener("pagehide", writeAddress);
 document.querySelector("[data-reset]")?.addEventListener("click", (event) => {
   event.preventDefault();
@@ -309,6 +373,6 @@ document.querySelector("[data-reset]")?.addEventListener("click", (event) => {
 });
 
 // A browser may have put other values back into the form than the server sent.
-update({ asServed: fieldsInUse().every((field) => input(field.name).value === input(field.name).defaultValue) });
+update({ asServed: fieldsInUse().every(isAsServed) });
 moveSliders();
 document.documentElement.dataset.ready = "true";

@@ -8,6 +8,7 @@ const SIZES = [1, 1.5, 2, 3, 5, 7.5]; // times powers of ten
 
 /** Positions that people choose: powers of two and halves between them, or round numbers about the default. */
 function stops(field) {
+  if (field.kind === "share") return Array.from({ length: 21 }, (_, at) => 5 * at);
   if (field.kind === "whole") {
     const top = Math.min(field.maximum, Math.max(512, 64 * Number(field.default ?? 64)));
     const all = Array.from({ length: 42 }, (_, power) => WHOLE.map((part) => part * 2 ** power)).flat();
@@ -17,10 +18,17 @@ function stops(field) {
   return [-1, 0, 1, 2].flatMap((power) => SIZES.map((part) => Number((part * 10 ** (middle + power)).toPrecision(3))));
 }
 
-/** Ties a slider and the arrow keys to a text field. `follow` moves the slider to the field's value. */
+/** What one of a unit is in what a field's bounds are in. */
+function scaleOf(field, unit, { units }) {
+  if (field.kind === "bytes") return units[unit];
+  const [times, power] = field.scales?.[unit] ?? [1, 0];
+  return times * 10 ** power;
+}
+
+/** Ties a slider, where there is one, and the arrow keys to a text field. `follow` moves the slider to the field's value. */
 export function attachSlider(field, box, slider, calculator, unitOf) {
-  const positions = stops(field);
-  slider.max = String(positions.length - 1);
+  const positions = slider ? stops(field) : [];
+  if (slider) slider.max = String(positions.length - 1);
 
   const current = () => {
     try {
@@ -29,12 +37,12 @@ export function attachSlider(field, box, slider, calculator, unitOf) {
       return null;
     }
   };
-  const write = (value) => {
-    box.value = formatNumber(value, calculator.lang, { maxFraction: 12, grouping: false });
+  const write = (value, unit = "") => {
+    box.value = formatNumber(value, calculator.lang, { maxFraction: 12, grouping: false }) + unit;
     box.dispatchEvent(new Event("input", { bubbles: true }));
   };
 
-  slider.addEventListener("input", (event) => {
+  slider?.addEventListener("input", (event) => {
     event.stopPropagation();
     write(positions[Number(slider.value)]);
   });
@@ -44,18 +52,18 @@ export function attachSlider(field, box, slider, calculator, unitOf) {
     event.preventDefault();
     const reading = current();
     if (!reading && box.value.trim()) return;
-    const scale = field.kind === "bytes" && reading ? calculator.units[reading.unit] : 1;
+    const scale = scaleOf(field, reading?.unit ?? unitOf(), calculator);
     const size = Number(field.step);
     const before = reading ? Number(reading.exact) : 0;
     // Rounded, so that ten steps of a tenth make a whole.
     const after = Number((before + steps * size).toPrecision(12));
     const bounded = Math.min(Math.max(after, field.minimum / scale), field.maximum / scale);
-    write(bounded);
+    write(bounded, reading && !field.units && reading.unit !== field.unit ? reading.unit : "");
   });
 
   const follow = () => {
     const reading = current();
-    if (!reading) return;
+    if (!reading || !slider) return;
     const value = Number(reading.exact);
     const nearest = positions.findIndex((stop, at) => value <= (stop + (positions[at + 1] ?? Infinity)) / 2);
     slider.value = String(nearest);
