@@ -32,6 +32,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "batchfit"
 LOCALE = PACKAGE / "locale"
 #: The sources whose texts people read in their own language. Other commands speak English.
 SOURCES = [
+    "assumptions.py",
     "fields.py",
     "presets.py",
     "wording.py",
@@ -84,7 +85,8 @@ def _in_records() -> Iterator[tuple[Text, str]]:
         for text in _of_calculator(calculator):
             yield text, where
         if picture := picture_of(calculator):
-            for text in (*picture.caption, *(shape.text for shape in picture.shapes)):
+            labels = (extra.label for extra in picture.extra)
+            for text in (*picture.caption, *labels, *(shape.text for shape in picture.shapes)):
                 if text not in ("", "{number}"):
                     yield text, where.replace("calculators", "pictures")
     for announced in ANNOUNCED:

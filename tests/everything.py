@@ -13,9 +13,11 @@ def weights_bytes(parameters: int, weight_bytes: int, shard: float) -> int:
     return round(parameters * weight_bytes * shard)
 
 
-def adapter_bytes(layers: int, q: int, k: int) -> int:
-    """Bytes of the adapters of the modules chosen."""
-    return layers * 1000 * (q + 2 * k)
+def bytes_of_adapters(layers: int, q: int, k: int) -> int:
+    """Bytes of the adapters of the modules chosen. Its own names are those of a choice and of a field."""
+    modules = q + 2 * k
+    steps = 1000
+    return layers * steps * modules
 
 
 def total_bytes(weights_bytes: int, adapter_bytes: int) -> int:
@@ -101,7 +103,7 @@ CALCULATOR = Calculator(
             binds=(Bound("q", "c_q", "Query adapted"), Bound("k", "c_k", "Key adapted")),
         ),
         Field("shard", "σ", "Shard", "Help.", "share", "%", 0.01, 1, "50"),
-        Field("steps", "t", "Steps", "Help.", "whole", "steps", 1, 10**6, "1000", counted=STEPS),
+        Field("steps", "t", "Steps", "Help.", "whole", "steps", 1, 10**6, "1,000", counted=STEPS),
         Field("warmup", "w", "Warm-up", "Help.", "whole", "steps", 0, 10**6, "100", counted=STEPS),
         Field(
             "step_time",
@@ -128,7 +130,9 @@ CALCULATOR = Calculator(
             "{parameters} parameters.",
             detail=True,
         ),
-        Output("adapter_bytes", "M_a", "Adapters", "bytes", "GB", adapter_bytes, "{modules}.", detail=True),
+        Output(
+            "adapter_bytes", "M_a", "Adapters", "bytes", "GB", bytes_of_adapters, "{modules}.", detail=True
+        ),
         Output(
             "total_bytes",
             "M",
@@ -177,7 +181,7 @@ CALCULATOR = Calculator(
             log_x=True,
             log_y=True,
         ),
-        Curve("Over warm-up", "warmup", ("busy_share",), "0", "steps"),
+        Curve("Over warm-up", "warmup", ("busy_share",), "0", "steps", corners=("warmup",)),
         Curve("Time over steps", "steps", ("training_seconds",), "1", "1000"),
         Cards("Cards it fits on", "total_bytes"),
     ),

@@ -132,7 +132,8 @@ def test_what_a_calculator_names_is_there(calculator: Calculator) -> None:
                 assert fields[over].is_choice != bool(values)
                 assert [calculator.output(name) for name in columns]
                 assert [fields[over].read(text) for text in values] or not values
-            case Curve(over=over, outputs=outputs):
+            case Curve(over=over, outputs=outputs, corners=corners):
+                assert set(corners) <= calculator.evaluate(defaults(calculator)).values.keys()
                 assert not fields[over].is_choice
                 assert len({calculator.output(name).kind for name in outputs}) == 1
                 low, high = ends(calculator, section, calculator.evaluate(defaults(calculator)))

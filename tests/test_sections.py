@@ -1,5 +1,7 @@
 """Tables, curves and cards, as values."""
 
+from dataclasses import replace
+
 from batchfit.calculator import Cards, Curve, Table
 from batchfit.pictures.curve import SAMPLES
 from batchfit.sections import as_json, fitting, rows, samples
@@ -36,9 +38,16 @@ def test_a_curve_goes_from_end_to_end_by_equal_factors_or_steps() -> None:
     logarithmic = samples(CALCULATOR, CURVES[0], RESULTS)
     assert len(logarithmic) == SAMPLES + 1
     assert [at for at, _ in logarithmic][:: SAMPLES // 2] == [10**6, 10**9, 10**12]
-    even = samples(CALCULATOR, CURVES[1], RESULTS)
+    even = samples(CALCULATOR, replace(CURVES[1], corners=()), RESULTS)
     assert [at for at, _ in even][:: SAMPLES // 2] == [0, 500, 1000]
     assert even[0][1] == (0.5,)
+
+
+def test_a_curve_is_drawn_through_its_corners() -> None:
+    places = [at for at, _ in samples(CALCULATOR, CURVES[1], RESULTS)]
+    assert len(places) == SAMPLES + 2
+    assert 100 in places
+    assert places == sorted(places)
 
 
 def test_a_card_holds_what_is_no_larger_than_its_memory() -> None:

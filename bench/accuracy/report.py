@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from bench.accuracy import summary
 from bench.accuracy.scoring import Score
 
 HERE = Path(__file__).parent
@@ -129,6 +130,7 @@ def save(scores: Sequence[Score], versions: dict[str, str]) -> None:
     ]
     RESULTS.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
     PAGE.write_text(page(load()), encoding="utf-8")
+    summary.save(load())
 
 
 def load() -> dict[str, Any]:

@@ -107,6 +107,7 @@ class Curve:
     outputs     their names, all of one kind; each is a line
     low, high   the ends of the axis: as typed into the field, or the name of a field whose value it is
     log_x, log_y   whether an axis is logarithmic; then what is drawn must be above zero
+    corners     names of numbers on the axis at which a line may turn sharply, so that it is drawn through them
     """
 
     title: str
@@ -116,6 +117,7 @@ class Curve:
     high: str
     log_x: bool = False
     log_y: bool = False
+    corners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

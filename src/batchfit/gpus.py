@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Any, Literal
 
 from batchfit.errors import BadInput
+from batchfit.sentences import Sentence
 from batchfit.units import UNITS
 
 Basis = Literal["measured", "derived"]
@@ -243,16 +244,19 @@ class _Memory:
     def of(self, entry: dict[str, Any]) -> tuple[int, Basis, str]:
         """Usable bytes, how they are known, and the rule."""
         if metal := entry.get("metal"):
-            rule = "Metal's recommended working set for one process, at this size of memory"
+            rule = Sentence("Metal's recommended working set for one process, at this size of memory")
             return metal["working_set_mib"] * UNITS["MiB"], metal["basis"], rule
         if total := entry.get("torch_gib"):
-            return _gib(total[0]), "measured", "smallest total that PyTorch is published to have reported"
+            rule = Sentence("smallest total that PyTorch is published to have reported")
+            return _gib(total[0]), "measured", rule
         if driver := entry.get("driver_mib"):
-            rule = (
+            rule = Sentence(
                 "the driver's total, less the largest difference to PyTorch's among cards of the generation"
             )
             return driver * UNITS["MiB"] - int(max(self._related(entry, _gap), default=0)), "derived", rule
-        rule = "the marketed size, times the smallest usable share of it among cards of the generation"
+        rule = Sentence(
+            "the marketed size, times the smallest usable share of it among cards of the generation"
+        )
         share = min(self._related(entry, self._share), default=1.0)
         return int(entry["memory_gb"] * UNITS["GiB"] * share), "derived", rule
 

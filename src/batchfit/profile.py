@@ -238,13 +238,16 @@ class MemoryProfile:
 
     @property
     def activation_per_sample(self) -> int:
-        """A: bytes that one more sample in the micro-batch adds to the peak, where activations bind.
+        """A: bytes that one more sample in the micro-batch adds to the peak, where activations bind. For a range of
+        sequence lengths, at the longest."""
+        return self.activation_at(self.seq_len.maximum if self.seq_len else None)
 
-        It is the slope of the steepest line of the micro-batches' phases: what the peak grows by once the
-        micro-batch is large enough that no constant (such as the optimizer's temporaries) hides it. For a range
-        of sequence lengths, at the longest.
+    def activation_at(self, seq_len: int | None) -> int:
+        """A at a sequence length: the slope of the steepest line of the micro-batches' phases, in bytes per sample.
+
+        It is what the peak grows by once the micro-batch is large enough that no constant (such as the optimizer's
+        temporaries) hides it.
         """
-        seq_len = self.seq_len.maximum if self.seq_len else None
         lines = [line for phase in ("first_micro", "later_micro") for line in self.phases.get(phase, ())]
         return max((round(evaluate(line.per_sample, seq_len)) for line in lines), default=0)
 

@@ -11,6 +11,9 @@ from batchfit.fields import Input
 from batchfit.gpus import Gpu, load_gpus
 from batchfit.pictures.curve import SAMPLES, sample
 
+#: A place on a curve's axis, and the value of each line there.
+Point = tuple[Value, tuple[Value | None, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -67,15 +70,14 @@ def ends(calculator: Calculator, curve: Curve, results: Results) -> tuple[Value,
     return end(curve.low), end(curve.high)
 
 
-def samples(
-    calculator: Calculator, curve: Curve, results: Results
-) -> list[tuple[Value, tuple[Value | None, ...]]]:
-    """Points along a curve's axis, each with the value of every line there."""
+def samples(calculator: Calculator, curve: Curve, results: Results) -> list[Point]:
+    """Points along a curve's axis in order, its corners among them, each with the value of every line there."""
     low, high = ends(calculator, curve, results)
     whole = 1 if calculator.field(curve.over).kind == "whole" else 0
+    places = {sample(i, low, high, int(curve.log_x), whole) for i in range(SAMPLES + 1)}
+    places |= {value for name in curve.corners if low <= (value := results.values[name]) <= high}
     found = []
-    for i in range(SAMPLES + 1):
-        at = sample(i, low, high, int(curve.log_x), whole)
+    for at in sorted(places):
         there = evaluated(calculator, {**results.inputs, curve.over: at})
         found.append((at, tuple(there.outputs.get(name) if there else None for name in curve.outputs)))
     return found

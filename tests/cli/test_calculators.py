@@ -39,7 +39,17 @@ def test_every_calculator_is_listed_with_its_title_and_fields() -> None:
 def test_people_see_the_calculators_by_group() -> None:
     run = CliRunner().invoke(cli, ["calculators"])
     assert run.output.startswith("Training\n")
-    assert "  gradient-accumulation  Gradient accumulation memory" in run.output
+    lines = [line.split(maxsplit=1) for line in run.output.splitlines() if line.startswith("  ")]
+    assert [tuple(line) for line in sorted(lines)] == [
+        (slug, calculators.load(slug).title) for slug in calculators.slugs()
+    ]
+
+
+def test_the_help_of_calc_lists_every_calculator() -> None:
+    run = CliRunner().invoke(cli, ["calc", "--help"])
+    assert "batchfit calc gradient-accumulation --help" in run.output
+    for slug in calculators.slugs():
+        assert f"\n  {slug}" in run.output
 
 
 def test_help_names_choices_presets_and_defaults() -> None:
@@ -102,6 +112,7 @@ def test_the_answer_has_its_tables_and_cards() -> None:
 def test_an_explanation_has_its_sources() -> None:
     shown = words(everything("--explain"))
     assert "M = M_w + M_a" in shown
+    assert "M_a = n_l · 1,000 · (c_q + 2 · c_k) = 32 · 1,000 · (1 + 2 · 1) = 96 kB" in shown
     assert "Source: Somebody, 2020, equation 1, https://example.org/paper" in shown
     assert "Source: A book" in shown
 

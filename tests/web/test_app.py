@@ -99,7 +99,7 @@ def test_the_site_map_lists_every_page_with_its_counterparts(client: TestClient)
     xml = client.get("/sitemap.xml").text
     pages = re.findall(r"<loc>http://batchfit.test([^<]*)</loc>", xml)
     assert sorted(pages) == sorted(
-        f"/{lang}/{slug}" for lang in languages() for slug in ("", "plan", *calculators.slugs())
+        f"/{lang}/{slug}" for lang in languages() for slug in ("", "plan", "accuracy", *calculators.slugs())
     )
     assert all(client.get(page).status_code == 200 for page in pages)
     assert xml.count("hreflang=") == len(pages) * (len(languages()) + 1)

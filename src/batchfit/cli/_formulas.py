@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 
 from batchfit.calculator import Calculator, Output, Results
 from batchfit.emit import to_text
@@ -10,7 +11,7 @@ from batchfit.emit.notation import Quantity
 from batchfit.fields import Field
 from batchfit.languages import translate
 from batchfit.numbers import format_figure
-from batchfit.symbols import letters
+from batchfit.symbols import letters, letters_of
 from batchfit.units import to_bytes
 from batchfit.wording import fitting_unit, size
 
@@ -23,8 +24,9 @@ def formulas(calculator: Calculator, results: Results, unit: str, lang: str) -> 
     sizes = {record.name for record in records if record.kind == "bytes"}
     symbols = letters(calculator)
 
-    def show(name: str | None, value: float) -> Quantity:
-        if name in sizes:
+    def show(name: str | None, value: float, output: Output) -> Quantity:
+        # The result is asked for by the formula's name.
+        if (output.name if name == output.formula.__name__ else name) in sizes:
             fit = fitting_unit(value, unit)
             shown = size(value, fit, "en").replace(",", "")
             return Quantity(size(value, fit, lang), fit, exact=to_bytes(Decimal(shown), fit) == value)
@@ -35,7 +37,8 @@ def formulas(calculator: Calculator, results: Results, unit: str, lang: str) -> 
         if output.name not in values:
             continue
         given = {name: values[name] for name in output.parameters}
-        text = to_text(output.formula, symbols, symbols[output.name], given, show=show)
+        taken, own = letters_of(output, symbols), partial(show, output=output)
+        text = to_text(output.formula, taken, symbols[output.name], given, show=own)
         lines += [f"  {line}" for line in text.splitlines()]
         for source in output.sources:
             cited = f"{source.title}, {source.link}" if source.link else source.title

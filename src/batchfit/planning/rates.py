@@ -16,6 +16,7 @@ from batchfit.errors import BadInput
 from batchfit.gpus import Gpu, load_gpus
 from batchfit.planning.kept import kept
 from batchfit.profile import MemoryProfile
+from batchfit.sentences import Rounded, Sentence, Share
 
 #: Largest share of the dense 16-bit peak that any shape of matrix product was measured to reach.
 #: Stas Bekman, Machine Learning Engineering, "Maximum Achievable Matmul FLOPS comparison table", BF16, v2 of the
@@ -113,11 +114,20 @@ def rates(gpu: Gpu, precision: str, interconnect: float | None = None) -> Rates 
         node_link=interconnect or NODE_LINK * LINK_SHARE,
         per_node=gpu.per_node,
         sources=(
-            f"matrix products at {share:.0%} of {peak / 1e12:,.0f} TFLOP/s ({source})",
-            f"attention kernels at {min(attention, share):.0%} of it",
-            f"memory at {BANDWIDTH_SHARE:.0%} of {gpu.bandwidth / 1e9:,.0f} GB/s",
-            f"{SECONDS_PER_LAUNCH * 1e6:.1f} us to launch a kernel",
-            f"links at {LINK_SHARE:.0%} of their rate",
+            Sentence(
+                "matrix products at {share} of {peak} TFLOP/s ({source})",
+                share=Share(share),
+                peak=Rounded(peak / 1e12),
+                source=source,
+            ),
+            Sentence("attention kernels at {share} of it", share=Share(min(attention, share))),
+            Sentence(
+                "memory at {share} of {rate} GB/s",
+                share=Share(BANDWIDTH_SHARE),
+                rate=Rounded(gpu.bandwidth / 1e9),
+            ),
+            Sentence("{time} µs to launch a kernel", time=Rounded(SECONDS_PER_LAUNCH * 1e6, 1)),
+            Sentence("links at {share} of their rate", share=Share(LINK_SHARE)),
         ),
     )
 
@@ -146,11 +156,11 @@ def computes_in(profile: MemoryProfile) -> str:
 def _matmul_share(gpu: Gpu) -> tuple[float, str]:
     """The card's measured share, else the median of its architecture, else of all."""
     if gpu.id in MATMUL_SHARES:
-        return MATMUL_SHARES[gpu.id], "measured on this card"
+        return MATMUL_SHARES[gpu.id], Sentence("measured on this card")
     kin = _shares_by_architecture().get(gpu.architecture)
     if kin:
-        return median(kin), f"measured on other {gpu.architecture} cards"
-    return median(MATMUL_SHARES.values()), "the median of measured cards"
+        return median(kin), Sentence("measured on other {architecture} cards", architecture=gpu.architecture)
+    return median(MATMUL_SHARES.values()), Sentence("the median of measured cards")
 
 
 @cache

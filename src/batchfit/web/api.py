@@ -62,7 +62,12 @@ def shelf(site: Site, lang: str, origin: str) -> Stored:
 def sitemap(site: Site, origin: str) -> Stored:
     """Every page in every language, each with its counterparts in the others."""
     entries = []
-    for slug, updated in [("", None), ("plan", None), *((each.slug, each.updated) for each in site.shelf)]:
+    for slug, updated in [
+        ("", None),
+        ("plan", None),
+        ("accuracy", None),
+        *((each.slug, each.updated) for each in site.shelf),
+    ]:
         alternates = [(lang, f"{origin}/{lang}/{slug}") for lang in site.languages]
         links = "".join(
             f'<xhtml:link rel="alternate" hreflang={quoteattr(lang)} href={quoteattr(url)}/>'

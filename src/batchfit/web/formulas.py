@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from html import unescape
 
 from markupsafe import Markup, escape
 
@@ -19,11 +20,13 @@ from batchfit.fields import Bound, Field
 from batchfit.languages import catalogue
 from batchfit.numbers import format_number, format_power
 from batchfit.numbers import symbols as signs
-from batchfit.symbols import letters
+from batchfit.symbols import letters, letters_of
 from batchfit.units import UNITS
 
 #: Enough to show a product of typed numbers as it is, and to hide what rounding to whole bytes did to it.
 _DIGITS = 9
+#: Characters of a formula that fit on the smallest screen, however wide they are.
+_NARROW = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,16 @@ class Shown:
         """Whether the formula tells cases apart."""
         return "<mtable" in self.symbolic
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether the formula may have to be scrolled on a small screen."""
+        return _is_wide(self.symbolic)
+
+    @property
+    def is_worked_wide(self) -> bool:
+        """Whether a piece of the example that no line can be broken in may have to be scrolled."""
+        return _is_wide(self.worked)
+
 
 def shown(
     calculator: Calculator, values: Mapping[str, Value], units: Mapping[str, str], lang: str
@@ -48,11 +61,21 @@ def shown(
     return [
         Shown(
             output,
-            Markup(to_mathml(output.formula, symbols, symbols[output.name], style=_style(lang))),
+            Markup(
+                to_mathml(
+                    output.formula, letters_of(output, symbols), symbols[output.name], style=_style(lang)
+                )
+            ),
             _worked(calculator, output, values, units, lang) if output.name in values else Markup(),
         )
         for output in calculator.outputs
     ]
+
+
+def _is_wide(html: str) -> bool:
+    """Whether any formula has more characters than the smallest screen shows. A few too many are no harm."""
+    formulas = re.findall(r"<math.*?</math>", html, re.S)
+    return any(len(unescape(re.sub(r"<[^>]*>", "", formula))) > _NARROW for formula in formulas)
 
 
 def as_text(
@@ -71,11 +94,11 @@ def as_text(
                 return Quantity(_number(value, lang))
             return Quantity(_number(Decimal(value) / UNITS[units[name]], lang), units[name])
 
-        symbol = symbols[output.name]
-        symbolic, worked = to_text(output.formula, symbols, symbol, style=style), ""
+        symbol, taken = symbols[output.name], letters_of(output, symbols)
+        symbolic, worked = to_text(output.formula, taken, symbol, style=style), ""
         if output.name in values:
             given = {name: values[name] for name in output.parameters}
-            worked = to_text(output.formula, symbols, symbol, given, style=style, show=show)
+            worked = to_text(output.formula, taken, symbol, given, style=style, show=show)
         found.append((output, symbolic, worked))
     return found
 
@@ -129,22 +152,25 @@ def _markup(symbol: str) -> Markup:
 def _worked(
     calculator: Calculator, output: Output, values: Mapping[str, Value], units: Mapping[str, str], lang: str
 ) -> Markup:
-    shown: list[Field | Output] = [*calculator.fields, *calculator.outputs]
-    records = {of.name: of for of in shown}
-    bound = {of.name for of in calculator.bounds}
     sizes = _sizes(calculator)
+    named = {*output.parameters, output.name}
 
     def placeholder(name: str | None, value: Value) -> Quantity:
         # The result is asked for by the formula's name.
         name = output.name if name == output.formula.__name__ else name
-        if name not in records and name not in bound:
+        if name not in named:
             return Quantity(_number(value, lang))
         return Quantity(f"{{{name}}}", f"{{{name}}}" if name in sizes else "")
 
     given = {name: values[name] for name in output.parameters}
     symbols = letters(calculator)
     html = worked_example(
-        output.formula, symbols, symbols[output.name], given, style=_style(lang), show=placeholder
+        output.formula,
+        letters_of(output, symbols),
+        symbols[output.name],
+        given,
+        style=_style(lang),
+        show=placeholder,
     )
 
     def number(found: re.Match[str]) -> str:

@@ -346,7 +346,8 @@ class Instrument:
             "counted": _forms(each.counted, self.lang),
             "minimum": each.minimum,
             "maximum": each.maximum,
-            "default": each.default,
+            # As every language reads it.
+            "default": None if each.default is None else canonical(each, each.read(each.default)),
             "step": each.step,
             "empty": _message(each, "", self.lang) if each.empty is None else "",
             "wrong": _message(each, "{typed}", self.lang),

@@ -13,7 +13,7 @@ from batchfit.calculator import Calculator, Curve, Output, Results, Stack, Value
 from batchfit.fields import Field
 from batchfit.numbers import format_compact, format_figure
 from batchfit.pictures import Place, bar, curve
-from batchfit.sections import ends, samples
+from batchfit.sections import Point, ends
 from batchfit.units import UNITS
 from batchfit.web.drawing import element
 from batchfit.wording import DURATIONS, fitting_unit, in_words, parts
@@ -72,14 +72,14 @@ def draw_curve(
     calculator: Calculator,
     section: Curve,
     results: Results,
+    points: list[Point],
     units: Mapping[str, str],
     lang: str,
     width: int,
     texts: Callable[[str], str],
 ) -> Markup:
-    """A curve on a canvas of that width."""
+    """A curve through points on a canvas of that width."""
     outputs = [calculator.output(name) for name in section.outputs]
-    points = samples(calculator, section, results)
     values = [
         float(value)
         for _, line in points

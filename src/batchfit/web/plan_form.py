@@ -48,6 +48,16 @@ VALUE_NAMES: dict[str, dict[str, str]] = {
 }
 
 
+def trained_name(value: str) -> Sentence:
+    """What is trained, for people: "full" is all weights, "nf4-lora16" adapters of a rank on quantised ones."""
+    if value == "full":
+        return Sentence("all weights")
+    quantize, _, rank = value.rpartition("lora")
+    if not quantize:
+        return Sentence("LoRA, rank {rank}", rank=rank)
+    return Sentence("LoRA, rank {rank}, on {quantize}", rank=rank, quantize=quantize.removesuffix("-"))
+
+
 def named(name: str, value: str, lang: str) -> str:
     """What a value is called for people."""
     return in_language(VALUE_NAMES.get(name, {}).get(value, value), lang)
@@ -112,7 +122,7 @@ class PlanForm:
     def units(self) -> list[Choice]:
         """What a batch may count: tokens only where samples are of tokens."""
         _ = catalogue(self.lang).text
-        names = {"samples": _("Samples"), "tokens": _("Tokens")}
+        names = {"samples": in_language(self.state.sample.unit, self.lang), "tokens": _("Tokens")}
         chosen = self.unit
         return [
             Choice(unit, name, unit == chosen)
@@ -161,16 +171,10 @@ class PlanForm:
     def training(self) -> list[Choice]:
         """What can be trained: all weights, or adapters."""
         asked = trained_of(self.state.wanted)
-        return [Choice(each, self._training(each), each == asked) for each in offered(self.state, "trained")]
-
-    def _training(self, value: str) -> str:
-        if value == "full":
-            return in_language(Sentence("all weights"), self.lang)
-        quantize, _, rank = value.rpartition("lora")
-        if not quantize:
-            return in_language(Sentence("LoRA, rank {rank}", rank=rank), self.lang)
-        name = quantize.removesuffix("-")
-        return in_language(Sentence("LoRA, rank {rank}, on {quantize}", rank=rank, quantize=name), self.lang)
+        return [
+            Choice(each, in_language(trained_name(each), self.lang), each == asked)
+            for each in offered(self.state, "trained")
+        ]
 
     @cached_property
     def lengths(self) -> tuple[int, int] | None:

@@ -15,10 +15,13 @@ from starlette.routing import Route
 
 from batchfit.errors import BadInput
 from batchfit.web import plan_pages
+from batchfit.web.accuracy_page import accuracy_data, accuracy_page
 from batchfit.web.bodies import read_body
+from batchfit.web.plan_activation import SLUG, activation_page
 from batchfit.web.plan_own import Own, read_own
 from batchfit.web.plan_state import PlanState, read_plan_state
 from batchfit.web.plan_trace import Tracer
+from batchfit.web.plan_worked import ACCURACY
 from batchfit.web.shared import address
 from batchfit.web.site import Site
 from batchfit.web.stored import Stored
@@ -49,6 +52,9 @@ class PlanRoutes:
         return [
             Route("/{lang}/plan", self.page),
             Route("/{lang}/plan", self.posted_page, methods=["POST"]),
+            Route(f"/{{lang}}/{SLUG}", self.activation),
+            Route(f"/{{lang}}/{ACCURACY}", self.accuracy),
+            Route(f"/{{lang}}/{ACCURACY}.json", self.accuracy_data),
             Route("/{lang}/plan/trace", self.trace, methods=["POST"]),
             Route("/{lang}/plan.json", self.data),
             Route("/{lang}/plan.json", self.posted_data, methods=["POST"]),
@@ -62,6 +68,19 @@ class PlanRoutes:
 
     def page(self, request: Request) -> Response:
         return self._kept(request, lambda: self._page(request, self._asked(request)))
+
+    def activation(self, request: Request) -> Response:
+        query = parse_qsl(request.url.query, keep_blank_values=True)
+        lang, origin = self._language(request), self._origin(request)
+        return self._kept(request, lambda: activation_page(self._site, lang, query, origin))
+
+    def accuracy(self, request: Request) -> Response:
+        lang, origin = self._language(request), self._origin(request)
+        return self._kept(request, lambda: accuracy_page(self._site, lang, origin))
+
+    def accuracy_data(self, request: Request) -> Response:
+        self._language(request)
+        return accuracy_data().respond(request.headers)
 
     def data(self, request: Request) -> Response:
         return plan_pages.plan_data(self._asked(request)).respond(request.headers)

@@ -9,12 +9,13 @@ from functools import cached_property
 from markupsafe import Markup
 
 from batchfit import charts
+from batchfit.assumptions import understood
 from batchfit.bidi import isolated
 from batchfit.languages import catalogue
 from batchfit.numbers import format_number
 from batchfit.planning import Advice, Plan
 from batchfit.planning.result import PHASE_NAMES, VERDICT_NAMES
-from batchfit.sentences import Counted, Sentence, Share, Size, in_language, is_translated, percent, size
+from batchfit.sentences import Sentence, Share, Size, in_language, is_translated, percent, size
 from batchfit.web.plan_answer import PlanAnswer
 from batchfit.web.plan_form import named
 from batchfit.web.plan_state import PlanState
@@ -140,7 +141,7 @@ class PlanView:
         best = self.answer.first.best
         if best is None:
             return ""
-        counted = Counted("{n} sample", "{n} samples", best.effective_batch)
+        counted = self.state.sample.counted(best.effective_batch)
         return in_language(Sentence("= {samples}", samples=counted), self.lang)
 
     @property
@@ -281,7 +282,7 @@ class PlanView:
     @property
     def assumptions(self) -> list[Text]:
         """What the numbers take for granted."""
-        return [self._text(text) for text in self.answer.first.assumptions]
+        return [self._text(understood(text)) for text in self.answer.first.assumptions]
 
     @property
     def changes(self) -> list[Change]:

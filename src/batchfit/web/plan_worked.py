@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from batchfit.accuracy import KindError, error_on
 from batchfit.bidi import isolated
 from batchfit.gpus import Gpu
 from batchfit.numbers import format_number
@@ -29,10 +30,11 @@ SHARDING_NAMES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A sentence; `lang` is set where it is not in the page's language."""
+    """A sentence; `lang` is set where it is not in the page's language, `href` where it leads to more."""
 
     text: str
     lang: str = ""
+    href: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,51 @@ def worked(answer: PlanAnswer, lang: str) -> list[Worked]:
         writer.free(plan, room),
         *writer.time(plan, answer),
     ]
+
+
+#: The page about accuracy, in addresses.
+ACCURACY = "accuracy"
+
+#: Kinds of published runs, by what is trained and on how many GPUs.
+KIND_NAMES: dict[tuple[str, str], Sentence] = {
+    ("full", "one"): Sentence("all weights, one GPU"),
+    ("full", "several"): Sentence("all weights, several GPUs"),
+    ("lora", "one"): Sentence("LoRA, one GPU"),
+    ("lora", "several"): Sentence("LoRA, several GPUs"),
+    ("qlora", "one"): Sentence("LoRA on quantised weights, one GPU"),
+    ("qlora", "several"): Sentence("LoRA on quantised weights, several GPUs"),
+}
+
+#: How profiles are obtained.
+HOW_NAMES: dict[str, Sentence] = {
+    "traced": Sentence("traced"),
+    "measured": Sentence("measured"),
+    "catalogue": Sentence("from the catalogue"),
+}
+
+
+def kind_name(error: KindError) -> Sentence:
+    """What a kind of run is called."""
+    return KIND_NAMES[error.trained, error.gpus]
+
+
+def trained_by(plan: Plan) -> str:
+    """What a plan trains, as kinds of runs have it."""
+    return "full" if plan.lora_rank is None else "qlora" if plan.quantize else "lora"
+
+
+def source_of(profile: MemoryProfile) -> Sentence:
+    """Where a profile is from."""
+    origin = profile.provenance
+    return Sentence(
+        "From the profile of this model ({how}, {created}; {versions}).",
+        how=HOW_NAMES.get(origin.how, origin.how),
+        created=origin.created[:10],
+        # What it was traced from is a digest, for the tool that traces the catalogue.
+        versions=", ".join(
+            f"{name} {version}" for name, version in origin.versions.items() if name != "traced_from"
+        ),
+    )
 
 
 class _Writer:
@@ -105,13 +152,6 @@ class _Writer:
         line = profile.peak(plan.micro_batch, plan.accumulation_steps, plan.seq_len).line
         constant, slope = evaluate(line.constant, plan.seq_len), evaluate(line.per_sample, plan.seq_len)
         value = self._size(plan.peak_allocated_bytes)
-        origin = profile.provenance
-        source = Sentence(
-            "From the profile of this model ({how}, {created}; {versions}).",
-            how=origin.how,
-            created=origin.created[:10],
-            versions=", ".join(f"{name} {version}" for name, version in origin.versions.items()),
-        )
         sharded: str = ""
         if plan.sharding not in ("none", "ddp"):
             sharded = Sentence(
@@ -126,8 +166,26 @@ class _Writer:
                 Sentence("constant + micro-batch size × bytes per sample, where that is highest")
             ),
             numbers=f"{self._size(constant)} + {self._number(plan.micro_batch)} × {self._size(slope)} = {value}",
-            more=self._more(Sentence("{where}.", where=binds(plan)), sharded, source),
+            more=(
+                *self._more(Sentence("{where}.", where=binds(plan)), sharded, source_of(profile)),
+                *self._accuracy(plan),
+            ),
         )
+
+    def _accuracy(self, plan: Plan) -> Iterator[Said]:
+        """How far off such peaks were on published runs, which are of models of text."""
+        error = error_on(trained_by(plan), plan.replicas) if plan.seq_len else None
+        if error is not None:
+            said = Sentence(
+                "On {runs} published runs of this kind ({kind}) the predicted peak is off by {median} in the median, "
+                "in nine of ten by at most {ninetieth}, at worst by {worst}.",
+                runs=error.runs,
+                kind=kind_name(error),
+                median=Share(error.median, 1),
+                ninetieth=Share(error.ninetieth, 1),
+                worst=Share(error.worst, 1),
+            )
+            yield Said(self._say(said), href=f"/{self._lang}/{ACCURACY}")
 
     def reserved(self, plan: Plan) -> Iterator[Worked]:
         if plan.peak_reserved_bytes is None:

@@ -13,7 +13,7 @@ from batchfit.calculator import Calculator, Cards, Curve, Results, Section, Stac
 from batchfit.gpus import Gpu, load_gpus
 from batchfit.languages import catalogue
 from batchfit.pictures import bar, curve
-from batchfit.sections import Row, rows
+from batchfit.sections import Row, rows, samples
 from batchfit.web.marks import draw_curve, draw_stack
 from batchfit.wording import cell, chosen, in_words
 
@@ -96,12 +96,13 @@ def _view(
                     for row in rows(calculator, section, results.inputs)
                 ]
         case Curve():
+            points = samples(calculator, section, results) if results else []
             canvases = [
                 Canvas(
                     name,
                     width,
                     curve.HEIGHT,
-                    draw_curve(calculator, section, results, units, lang, width, texts)
+                    draw_curve(calculator, section, results, points, units, lang, width, texts)
                     if results
                     else Markup(),
                 )
@@ -167,6 +168,7 @@ def for_script(calculator: Calculator) -> list[dict[str, Any]]:
                         "over": section.over,
                         "outputs": section.outputs,
                         "samples": curve.SAMPLES,
+                        "corners": section.corners,
                         "low": low,
                         "high": high,
                         "logX": int(section.log_x),

@@ -11,7 +11,7 @@ function listInputs(embed) {
   const fields = embed.querySelectorAll("form [data-field]:not([hidden])");
   inputs.replaceChildren(...[...fields].map((field) => {
     const { field: name } = field.dataset;
-    const named = document.querySelector(`main form [data-field="${name}"] label`) ?? field.querySelector("label");
+    const named = document.querySelector(`main form [data-field="${name}"] :is(.label, label)`) ?? field.querySelector(":is(.label, label)");
     const label = document.createElement("label");
     const box = Object.assign(document.createElement("input"), { type: "checkbox", value: name, checked: !held.has(name) });
     label.append(box, named.firstChild.textContent.trim());

@@ -271,7 +271,7 @@ function speak(text) {
 function addressOf(query) {
   const pairs = new URLSearchParams(query);
   // What an embed's address has beside the values.
-  for (const beside of root.querySelectorAll("input[type=hidden]")) pairs.set(beside.name, beside.value);
+  for (const beside of root.querySelectorAll("form > input[type=hidden]")) pairs.set(beside.name, beside.value);
   return calculator.path + (pairs.size ? `?${pairs}` : "");
 }
 
@@ -347,6 +347,7 @@ root.addEventListener("input", () => {
   moveSliders();
 });
 find("form").addEventListener("submit", (event) => {
+  if (event.submitter?.hasAttribute("formaction")) return;
   event.preventDefault();
   update();
 });

@@ -86,10 +86,10 @@ function showCurve(place, section, context) {
   const outputs = section.outputs.map((name) => calculator.outputs[name]);
   const [low, high] = [section.low, section.high].map((end) => (typeof end === "string" ? results.values[end] : end));
   const whole = field.kind === "whole" ? 1 : 0;
-  const points = Array.from({ length: section.samples + 1 }, (_, i) => {
-    const at = shapes.sample(i, low, high, logX, whole);
-    return { at, values: evaluated(context, { ...results.inputs, [over]: at }) ?? {} };
-  });
+  const places = Array.from({ length: section.samples + 1 }, (_, i) => shapes.sample(i, low, high, logX, whole));
+  const corners = section.corners.map((name) => results.values[name]).filter((at) => low <= at && at <= high);
+  const points = [...new Set([...places, ...corners])].sort((a, b) => a - b)
+    .map((at) => ({ at, values: evaluated(context, { ...results.inputs, [over]: at }) ?? {} }));
   const usable = (value) => value !== undefined && (value > 0 || !logY);
   const all = points.flatMap(({ values }) => section.outputs.map((name) => values[name]).filter(usable));
   const draw = (add) => {

@@ -4,6 +4,7 @@ import "./copy.js";
 import "./printing.js";
 
 const find = (selector) => document.querySelector(selector);
+const code = find("#code");
 let answer = document.title;
 
 document.addEventListener("batchfit:state", ({ detail }) => {
@@ -12,6 +13,9 @@ document.addEventListener("batchfit:state", ({ detail }) => {
   const url = detail.query ? `${canonical}?${detail.query}` : canonical;
   find("[data-url]").value = url;
   find("[data-url-text]").textContent = url;
+  // With other options than the usual, its dialog writes the code anew.
+  const query = detail.query.replaceAll("&", "&amp;");
+  code.value = code.value.replace(/(src="[^"?]*\/embed\/[^"?]*)[^"]*/, (_, before) => before + (query && `?${query}`));
   for (const link of document.querySelectorAll("[data-pattern]")) {
     link.href = link.dataset.pattern
       .replace("{url}", () => encodeURIComponent(url))
