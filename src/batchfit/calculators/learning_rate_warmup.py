@@ -294,7 +294,14 @@ CALCULATOR = Calculator(
         ),
     ),
     sections=(
-        Curve("The rate over the run", over="step", outputs=("rate",), low="0", high="total_steps"),
+        Curve(
+            "The rate over the run",
+            over="step",
+            outputs=("rate",),
+            low="0",
+            high="total_steps",
+            corners=("warmup", "decay_start"),
+        ),
         Table("The schedules at this step", over="schedule", columns=("rate",)),
         Table("The scaling rules beside each other", over="scaling", columns=("peak_rate",)),
     ),
