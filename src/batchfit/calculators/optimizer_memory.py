@@ -225,6 +225,7 @@ CALCULATOR = Calculator(
             low="1M",
             high="1T",
             log_x=True,
+            log_y=True,
         ),
     ),
     planner=(
