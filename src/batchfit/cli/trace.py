@@ -21,7 +21,8 @@ from batchfit.models import find_model, load_profiles
 from batchfit.planning.traits import holding
 from batchfit.profile import MemoryProfile
 from batchfit.records import to_json
-from batchfit.settings import ATTENTION, CHECKPOINTING, PRECISIONS, QUANTIZE, SHARDING
+from batchfit.settings import ATTENTION, CHECKPOINTING, PRECISIONS, QUANTIZE
+from batchfit.sharding import NAMES as SHARDING
 
 if TYPE_CHECKING:
     from batchfit.trace.timeline import Timeline
@@ -41,6 +42,7 @@ _ASKED = (
     "trainer",
     "max_grad_norm",
     "ema",
+    "flat_gradients",
     "fold",
     "snapshot",
 )
@@ -54,6 +56,7 @@ _CATALOGUE: dict[str, object] = {
     "trainer": "none",
     "max_grad_norm": None,
     "ema": False,
+    "flat_gradients": False,
     "fold": True,
     "snapshot": None,
 }
@@ -102,8 +105,10 @@ class TraceCommand(click.Command):
               help="Run the step of transformers' Trainer or of TRL's SFTTrainer.")  # fmt: skip
 @click.option("--max-grad-norm", type=float, metavar="X", help="Clip gradients to this norm.")
 @click.option("--ema", is_flag=True, help="Keep a moving average of the weights.")
+@click.option("--flat-gradients", is_flag=True,
+              help="Frozen weights lie in a flat parameter of fsdp1 with adapters, and get gradients.")  # fmt: skip
 @click.option("--sharding", type=click.Choice(SHARDING), default="none", show_default=True,
-              help="What each data-parallel replica holds.")  # fmt: skip
+              help="What each data-parallel replica holds; fsdp is FSDP2.")  # fmt: skip
 @click.option("--replicas", type=click.IntRange(1), default=1, show_default=True, metavar="N",
               help="Data-parallel replicas.")  # fmt: skip
 @click.option(
@@ -262,6 +267,7 @@ def _traced(model: str, asked: dict[str, Any]) -> MemoryProfile:
             trainer=asked["trainer"],
             max_grad_norm=asked["max_grad_norm"],
             ema=asked["ema"],
+            flat_gradients=asked["flat_gradients"],
             folding=asked["fold"],
             micro_batches=(asked["micro_batch"],),
             on_timeline=watched.append if asked["snapshot"] else None,

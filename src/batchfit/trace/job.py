@@ -18,6 +18,7 @@ from batchfit.trace.blocks import Depths
 from batchfit.trace.build import twin
 from batchfit.trace.checkpointing import checkpoint_blocks
 from batchfit.trace.errors import explained
+from batchfit.trace.flat import flatten_gradients
 from batchfit.trace.gpu import Gpu
 from batchfit.trace.losses import use_loss
 from batchfit.trace.optimizers import create_optimizer
@@ -185,6 +186,8 @@ def _as_trained(model: nn.Module, settings: Settings, gpu: Gpu, depths: Depths |
     use_loss(copied, settings.loss)
     _use_attention(copied, settings.attention)
     checkpoint_blocks(copied, settings.checkpointing)
+    if settings.flat_gradients:
+        flatten_gradients(copied)
     return copied
 
 
