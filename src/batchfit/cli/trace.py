@@ -21,7 +21,7 @@ from batchfit.models import find_model, load_profiles
 from batchfit.planning.traits import holding
 from batchfit.profile import MemoryProfile
 from batchfit.records import to_json
-from batchfit.settings import ATTENTION, CHECKPOINTING, PRECISIONS, QUANTIZE
+from batchfit.settings import ATTENTION, CHECKPOINTING, QUANTIZE, TRACED_PRECISIONS
 from batchfit.sharding import NAMES as SHARDING
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ class TraceCommand(click.Command):
               help="Samples per micro-batch to tell the peak for.")  # fmt: skip
 @click.option("--accumulation-steps", type=click.IntRange(1), default=1, show_default=True, metavar="N",
               help="Micro-batches per optimizer step.")  # fmt: skip
-@click.option("--precision", type=click.Choice(PRECISIONS), default="bf16", show_default=True,
-              help="Type of the weights; -mixed: 32-bit weights under autocast.")  # fmt: skip
+@click.option("--precision", type=click.Choice(TRACED_PRECISIONS), default="bf16", show_default=True,
+              help="Type of the weights; under autocast -mixed has 32-bit weights, -autocast 16-bit.")  # fmt: skip
 @click.option("--optimizer", default="adamw", show_default=True, metavar="NAME",
               help="adamw, adamw-fused, adamw-8bit, sgd, adafactor, lion, muon, ...")  # fmt: skip
 @click.option("--checkpointing", type=click.Choice(CHECKPOINTING), default="none", show_default=True,

@@ -33,8 +33,9 @@ class FSDP:
     `no_sync`), gradients of earlier micro-batches are kept whole.
 
     `param_dtype` is the type that is gathered and computed in, `reduce_dtype` that of the reduction
-    (`MixedPrecisionPolicy`), `sharded_dtype` that of the shards, of their gradients and of the optimizer
-    state; by default all as traced. In a profile of mixed precision `param_dtype` is its 16-bit type.
+    (`MixedPrecisionPolicy`), `sharded_dtype` that of the shards of trained weights, of their gradients and of
+    the optimizer state; by default all as traced. In a profile of mixed precision `param_dtype` is its 16-bit
+    type.
     `shard_size` shards over that many replicas and replicates over the rest (HSDP).
 
     Sources: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py, PyTorch 2.13;

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from batchfit.errors import BadInput
-from batchfit.profile import Line, MemoryProfile, Unit
-from batchfit.sharding.edit import constant, edited, part, plus, times
+from batchfit.profile import Line, MemoryProfile, Unit, evaluate
+from batchfit.sharding.edit import Amount, constant, edited, part, plus, times
 from batchfit.sharding.replica import ROOT, BlockReplica, Pass, Point, check_policy, shards_of
 
 PREFETCH = ("pre", "post", "none")
@@ -168,15 +168,11 @@ class _Replica(BlockReplica):
         gathered = self._gathered(finished, unit, ahead=True)
         casts = sizes.reduction if sizes.reduction != sizes.gradients else 0.0
         own = max(2 * sizes.gradients, sizes.gradients + casts * (1 + 1 / self.g) - sizes.gathered)
-        before = self.blocks[: self.blocks.index(unit)]
-        remaining = times(self.saved[unit.name], unit.count - 1 - finished)
-        for earlier in before:
-            remaining = plus(remaining, times(self.saved[earlier.name], earlier.count))
         return self._line(
             first,
             gradients=constant(own + of_root * self.gradients_factor + self._kept(finished, unit, run)),
             gathered=gathered,
-            activations=remaining,
+            activations=self._saved_by_unfinished(finished, unit),
             where=f"backward: gradients of {unit.name} in one",
         )
 
@@ -199,6 +195,13 @@ class _Replica(BlockReplica):
         """Whether a block's adapters are units of their own: the block before is gathered ahead when the last of them
         begins, so at the end of the block."""
         return not self._is_flat and 0 < unit.trainable_parameters < unit.parameters
+
+    def _saved_by_unfinished(self, finished: int, unit: Unit) -> Amount:
+        """What the blocks that backward has not come to keep for it; nothing where blocks leave more than they keep."""
+        amount = times(self.saved[unit.name], unit.count - 1 - finished)
+        for earlier in self.blocks[: self.blocks.index(unit)]:
+            amount = plus(amount, times(self.saved[earlier.name], earlier.count))
+        return amount if self._fixed(amount) >= 0 <= evaluate(amount[1], self.seq_len) else constant(0)
 
     def _gathered(self, finished: int, unit: Unit, *, ahead: bool) -> float:
         """What is gathered in backward with so many of the unit's blocks finished."""

@@ -129,13 +129,24 @@ class BlockReplica(ABC):
         gradients = elements * param or traced
         item = ITEM_BYTES.get(policy.sharded_dtype or "", 0)
         return Sizes(
-            gathered=unit.parameters * param or unit.weights_bytes,
+            gathered=unit.trainable_parameters * param + self._frozen(unit, param)
+            if param
+            else unit.weights_bytes,
             gradients=gradients,
             reduction=elements * ITEM_BYTES.get(policy.reduce_dtype or "", 0) or gradients,
-            weights_shard=(unit.parameters * item or unit.weights_bytes) / g,
+            weights_shard=(
+                (unit.trainable_parameters * item or unit.trainable_weights_bytes) + self._frozen(unit, 0)
+            )
+            / g,
             gradients_shard=(elements * item or traced) / g,
             traced=traced,
         )
+
+    def _frozen(self, unit: Unit, item: int) -> int:
+        """Bytes of a block's frozen weights at so many an element (0: as traced); in fewer than 16 bits as traced."""
+        count = unit.parameters - unit.trainable_parameters
+        nbytes = unit.weights_bytes - unit.trainable_weights_bytes
+        return count * item if item and nbytes >= 2 * count else nbytes
 
     def _with_gradients(self, unit: Unit) -> tuple[int, int]:
         """How many weights of a block get a gradient, and the bytes of these gradients as traced."""
