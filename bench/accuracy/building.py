@@ -12,6 +12,8 @@ from torch import nn
 from batchfit.trace import Lora, Training
 from batchfit.trace.adapters import add_lora
 from batchfit.trace.quantize import Linear4bit, prepare_for_training, quantize
+from bench.accuracy import flash
+from bench.accuracy.frozen_units import hold_inputs_of_frozen_units
 from bench.accuracy.plain_models import PLAIN
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -21,6 +23,8 @@ def training(asked: Mapping[str, Any]) -> Training:
     """The training that a question's `trace` describes."""
     model = _model(asked)
     adapters = asked.get("adapters")
+    if checkpoints_itself(asked):
+        _checkpoint_reentrant(model)
     if asked.get("quantize"):
         quantize(model, asked["quantize"])
         if asked.get("holds_inputs"):
@@ -29,6 +33,8 @@ def training(asked: Mapping[str, Any]) -> Training:
         model = prepare_for_training(model, checkpointing=False)
     if adapters:
         model = _adapted(model, adapters)
+    if checkpoints_itself(asked) and asked.get("frozen_units"):
+        hold_inputs_of_frozen_units(model)
     _as_given(model)
     return Training(model, _batches(model, asked), LOSSES[asked.get("step", "model")])
 
@@ -44,10 +50,12 @@ def _model(asked: Mapping[str, Any]) -> nn.Module:
 
     made = transformers.CONFIG_MAPPING[kind].from_dict(config)
     base = getattr(transformers, config["architectures"][0])
-    attention = "eager" if asked.get("attention") == "eager" else "sdpa"
     # "dtype" since transformers 4.56, "torch_dtype" before.
     release = tuple(int(part) for part in transformers.__version__.split(".")[:2])
     name = "dtype" if release >= (4, 56) else "torch_dtype"
+    attention = "eager" if asked.get("attention") == "eager" else "sdpa"
+    if asked.get("attention") == "flash" and flash.is_wanted():
+        attention = "flash_attention_2"
     with torch.device("meta"):
         made_model: nn.Module = base._from_config(
             made, attn_implementation=attention, **{name: DTYPES[asked["weights"]]}
@@ -77,6 +85,24 @@ def _as_given(model: nn.Module) -> None:
     """The model is trained in the types it comes in: float32 adapters beside 16-bit weights stay what they are."""
     base = type(model)
     model.__class__ = type(base.__name__, (base,), {"to": lambda self, *args, **kwargs: self})
+
+
+def checkpoints_itself(asked: Mapping[str, Any]) -> bool:
+    """Whether the model recomputes as transformers' Trainer had it until version 5, by reentrant checkpointing."""
+    if not asked.get("reentrant"):
+        return False
+    import transformers
+
+    return int(transformers.__version__.split(".")[0]) < 5
+
+
+def _checkpoint_reentrant(model: nn.Module) -> None:
+    """Checkpointing as transformers' Trainer turned it on until 2025, its blocks' inputs detached by reentrant
+    checkpointing; the embedding's output requires a gradient, else frozen blocks would have none."""
+    enable: Any = model.gradient_checkpointing_enable
+    enable({"use_reentrant": True})
+    require: Any = model.enable_input_require_grads
+    require()
 
 
 def _hold_inputs(model: nn.Module) -> None:

@@ -93,12 +93,15 @@ def _keep(trace: Wanted, answer: dict[str, Any]) -> None:
 
 _digest: list[str] = []
 
+#: Modules beside this one that decide a trace.
+_DECIDE = ("building.py", "flash.py", "frozen_units.py", "plain_models.py", "worker.py")
+
 
 def _sources() -> str:
     """A digest of the sources that decide a trace."""
     if not _digest:
         files = sorted((ROOT / "src" / "batchfit" / "trace").rglob("*.py"))
-        files += [Path(__file__).parent / name for name in ("building.py", "worker.py", "plain_models.py")]
+        files += [Path(__file__).parent / name for name in _DECIDE]
         whole = b"".join(file.read_bytes() for file in files if file.exists())
         _digest.append(hashlib.sha256(whole).hexdigest())
     return _digest[0]

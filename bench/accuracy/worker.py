@@ -14,11 +14,13 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from typing import Any
 
+from bench.accuracy import flash
+
 
 def answer(asked: Mapping[str, Any], micro_batches: tuple[int, ...]) -> dict[str, Any]:
     """The profile of what is asked for; for a question about moments of a step, the bytes at each."""
     from batchfit.trace import trace
-    from bench.accuracy.building import training
+    from bench.accuracy.building import checkpoints_itself, training
 
     made = training(asked)
     if asked.get("moments"):
@@ -31,10 +33,11 @@ def answer(asked: Mapping[str, Any], micro_batches: tuple[int, ...]) -> dict[str
         loss=asked.get("loss", "full"),
         precision=precision,
         optimizer=asked.get("optimizer", "adamw"),
-        checkpointing=asked.get("checkpointing", "none"),
+        checkpointing="none" if checkpoints_itself(asked) else asked.get("checkpointing", "none"),
         attention=asked.get("attention", "sdpa"),
         max_grad_norm=asked.get("max_grad_norm"),
         trainer=with_trainer,
+        flat_gradients=asked.get("flat_gradients", False),
         micro_batches=micro_batches,
         name=asked["config"]["model_type"],
     )
@@ -71,6 +74,8 @@ def main() -> None:
     """Answers line by line until there is no more."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     warnings.simplefilter("ignore")
+    if flash.is_wanted():
+        flash.stand_in()
     out = sys.stdout
     with redirect_stdout(sys.stderr):
         for line in sys.stdin:

@@ -24,6 +24,10 @@ OPTIMIZERS = (
     "momentum",
     "sgd",
 )
+#: What a step can be traced in: "bf16-autocast" is 16-bit weights under autocast, as transformers' Trainer has it with
+#: `bf16=True` over a model loaded in bf16. No calculator and no framework's file tells it from "bf16".
+TRACED_PRECISIONS = (*PRECISIONS, "bf16-autocast")
+
 CHECKPOINTING = ("none", "full", "selective")
 ATTENTION = ("flash", "sdpa", "eager")
 SHARDING = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchfit.sharding import FSDP
+from batchfit.sharding import FSDP1
 from bench.accuracy.families import ADAPTERS, figures, question
 from bench.accuracy.question import MEASURES, CannotExpress, Question
 from bench.accuracy.rows import Row, read
@@ -88,7 +88,9 @@ def test_sharded_runs_in_mixed_precision_are_kept_in_float32() -> None:
         if not row["metric"].startswith("nvidia")
     )
     ask = question(row)
-    assert ask.sharding == FSDP(param_dtype="bf16", reduce_dtype="bf16", sharded_dtype="fp32")
+    assert ask.sharding == FSDP1(
+        backward_prefetch="none", param_dtype="bf16", reduce_dtype="bf16", sharded_dtype="fp32"
+    )
     assert ask.keeps_gradients
     assert "autocast" not in ask.trace
 

@@ -190,6 +190,23 @@ def test_a_replica_of_several_holds_less(mistral: Path) -> None:
     assert sharded["states"]["optimizer_bytes"] < alone["states"]["optimizer_bytes"] / 7
 
 
+def test_flat_parameters_of_fsdp1() -> None:
+    asked = (CONFIGS / "gpt2.json", "--seq-len", 64, "--lora", 4, "--lora-targets", "c_attn")
+    sharded = ("--sharding", "fsdp1", "--replicas", 8)
+    apart, flat = answer(*asked, *sharded), answer(*asked, *sharded, "--flat-gradients")
+    assert apart["profile"]["settings"]["sharding"] == "fsdp1"
+    # Frozen weights of the blocks have gradients, too, and the optimizer steps adapters alone.
+    assert flat["states"]["gradients_bytes"] > 100 * apart["states"]["gradients_bytes"]
+    assert flat["states"]["optimizer_bytes"] == apart["states"]["optimizer_bytes"]
+
+
+def test_16_bit_weights_under_autocast() -> None:
+    asked = (CONFIGS / "gpt2.json", "--seq-len", 64)
+    plain, autocast = answer(*asked), answer(*asked, "--precision", "bf16-autocast")
+    assert autocast["states"] == plain["states"]
+    assert autocast["profile"]["settings"]["precision"] == "bf16-autocast"
+
+
 # ---- For people --------------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from batchfit.profile import (
     States,
     Unit,
 )
-from batchfit.sharding import DDP, FSDP, NAMES, ZeRO, named, shard
+from batchfit.sharding import DDP, FSDP, FSDP1, NAMES, ZeRO, named, shard
 
 # Four blocks of 100 parameters and a rest of 200, in fp32, trained by Adam: 2400 bytes of weights and as many of
 # gradients, 4800 of optimizer state.
@@ -247,6 +247,62 @@ class TestFSDP:
             FSDP(reduce_dtype="fp8")
 
 
+class TestFSDP1:
+    def test_the_rest_and_the_last_block_are_gathered_before_the_blocks(self, profile: MemoryProfile) -> None:
+        found = highest(shard(profile, FSDP1(), 4), "first_micro", 1000)
+        assert found.where == "backward: head"
+        assert parts(found, 1000) == {
+            "weights": 600 + 800 + 400,
+            "optimizer": 1200,
+            "activations": 50_000,
+        }
+        alone = highest(shard(profile, FSDP1(backward_prefetch="none"), 4), "first_micro", 1000)
+        assert parts(alone, 1000)["weights"] == 600 + 800
+
+    def test_gradients_of_a_block_become_one(self, profile: MemoryProfile) -> None:
+        where = "backward: gradients of layers.* in one"
+        found = highest(shard(profile, FSDP1(), 4), "first_micro", 0, where)
+        # The third of four blocks: its own twice, the head's, and the shards of two; it and the next are gathered.
+        assert parts(found, 0) == {
+            "weights": 600 + 800 + 2 * 400,
+            "gradients": 2 * 400 + 600 + 2 * 100,
+            "optimizer": 1200,
+            "activations": 0,
+        }
+        wide = shard(profile, FSDP1(param_dtype="bf16", reduce_dtype="fp32", sharded_dtype="fp32"), 4)
+        # Once the block is freed: 200 bytes of gradients in bf16, 400 in fp32 and their shard of 100.
+        assert parts(highest(wide, "first_micro", 0, where), 0)["gradients"] == 500 + 300 + 2 * 100
+
+    def test_no_sync_keeps_whole_gradients_in_the_type_they_are_computed_in(
+        self, profile: MemoryProfile
+    ) -> None:
+        policy = FSDP1(gradient_sync=False, param_dtype="bf16", reduce_dtype="fp32")
+        found = highest(shard(profile, policy, 4), "later_micro", 1000)
+        assert parts(found, 1000)["gradients"] == 1200
+
+    def test_frozen_weights_have_gradients_where_they_are_flattened_with_trained_ones(
+        self, profile: MemoryProfile
+    ) -> None:
+        units = (
+            replace(BLOCK, trainable_parameters=10, trainable_weights_bytes=40),
+            replace(REST, trainable_parameters=0, trainable_weights_bytes=0),
+        )
+        adapters = replace(profile, model=Model("adapters", 600, 40, units))
+        flat = replace(adapters, settings={**profile.settings, "flat_gradients": True})
+        assert shard(adapters, FSDP1(), 4).states.gradients_bytes == 40
+        assert shard(flat, FSDP1(), 4).states.gradients_bytes == 400
+        with pytest.raises(
+            BadInput, match="must be fsdp1 for a profile traced with flat_gradients; you gave fsdp"
+        ):
+            shard(flat, FSDP(), 4)
+
+    def test_an_unknown_prefetch_is_named(self) -> None:
+        with pytest.raises(
+            BadInput, match="backward_prefetch: must be one of pre, post, none; you typed 'ahead'"
+        ):
+            FSDP1(backward_prefetch="ahead")
+
+
 class TestZeRO:
     """On a profile in bf16: 1200 bytes of weights and gradients, and Adam's state traced in 2400."""
 
@@ -329,7 +385,7 @@ class TestAll:
         assert replica.settings["sharding"] == name
         assert replica.settings["replicas"] == 4
 
-    @pytest.mark.parametrize("name", ["zero1", "zero2", "zero3", "fsdp"])
+    @pytest.mark.parametrize("name", ["zero1", "zero2", "zero3", "fsdp", "fsdp1"])
     def test_more_replicas_never_hold_more(self, profile: MemoryProfile, name: str) -> None:
         peaks = [shard(profile, named(name), g).peak(3, 2).allocated_bytes for g in (2, 4, 8, 64)]
         assert peaks == sorted(peaks, reverse=True)
@@ -355,7 +411,7 @@ class TestAll:
 
     def test_what_cannot_be_sharded(self, profile: MemoryProfile) -> None:
         with pytest.raises(
-            BadInput, match="must be one of none, ddp, zero1, zero2, zero3, fsdp; you typed 'zero4'"
+            BadInput, match="must be one of none, ddp, zero1, zero2, zero3, fsdp, fsdp1; you typed 'zero4'"
         ):
             named("zero4")
         with pytest.raises(BadInput, match="replicas: must be a whole number of 1 or more; you gave 0"):

@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,48 +16,12 @@ from batchfit.sharding import DDP, FSDP, shard
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-import torch.distributed as dist  # noqa: E402
-from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.fsdp import MixedPrecisionPolicy  # noqa: E402
 
 from tests.sharding import replicas  # noqa: E402
+from tests.sharding.conftest import REPLICAS  # noqa: E402
 
-pytestmark = pytest.mark.torch
-
-REPLICAS = 4
-
-
-@pytest.fixture(scope="module")
-def mesh() -> Iterator[Any]:
-    """Four replicas of which this process is the first; collectives do nothing."""
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=REPLICAS)
-        yield init_device_mesh("cpu", (REPLICAS,))
-        dist.destroy_process_group()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Threads that wait for one another cost more than these small models do."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def compare(predicted: Any, real: dict[str, int], micro_batch: int, within: float = 0.006) -> None:
-    """What is off is what rounding to 512 bytes adds to the small shards of small models.
-
-    In the optimizer step Adam's step counters come to it: one per parameter, which are not sharded, and which
-    on a GPU would be on the CPU.
-    """
-    for phase, measured in real.items():
-        said = max(line.at(micro_batch) for line in predicted.phases[phase])
-        off = within if phase != "optimizer_step" else max(within, 0.015)
-        assert said == pytest.approx(measured, rel=off), phase
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.mark.parametrize("name", replicas.MODELS)
@@ -68,7 +30,7 @@ def test_fsdp(mesh: Any, name: str) -> None:
     alone = replicas.profile(build)
     for micro_batch in (2, 8):
         timeline = replicas.train(build, micro_batch, replicas.fsdp(mesh))
-        compare(shard(alone, FSDP(), REPLICAS), replicas.peaks(timeline), micro_batch)
+        replicas.compare(shard(alone, FSDP(), REPLICAS), replicas.peaks(timeline), micro_batch)
 
 
 @pytest.mark.parametrize("name", ["llama", "deep"])
@@ -76,7 +38,7 @@ def test_fsdp_that_keeps_blocks_gathered(mesh: Any, name: str) -> None:
     build = replicas.MODELS[name]
     predicted = shard(replicas.profile(build), FSDP(reshard_after_forward=False), REPLICAS)
     timeline = replicas.train(build, 4, replicas.fsdp(mesh, reshard_after_forward=False))
-    compare(predicted, replicas.peaks(timeline), 4)
+    replicas.compare(predicted, replicas.peaks(timeline), 4)
 
 
 @pytest.mark.parametrize("name", ["llama", "deep"])
@@ -86,7 +48,7 @@ def test_fsdp_without_gradient_sync_keeps_whole_gradients(mesh: Any, name: str) 
     real = replicas.peaks(replicas.train(build, 4, replicas.fsdp(mesh), replicas.last_only))
     # The prediction of the first micro-batch is for a step of one, which is reduced; here it is not.
     del real["first_micro"]
-    compare(predicted, real, 4)
+    replicas.compare(predicted, real, 4)
 
 
 def test_fsdp_in_mixed_precision(mesh: Any) -> None:
@@ -94,7 +56,9 @@ def test_fsdp_in_mixed_precision(mesh: Any) -> None:
     alone = replicas.profile(lambda: replicas.deep_llama().to(torch.bfloat16), precision="bf16")
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     real = replicas.peaks(replicas.train(replicas.deep_llama, 4, replicas.fsdp(mesh, mp_policy=policy)))
-    compare(shard(alone, FSDP(sharded_dtype="fp32", reduce_dtype="fp32"), REPLICAS), real, 4, within=0.01)
+    replicas.compare(
+        shard(alone, FSDP(sharded_dtype="fp32", reduce_dtype="fp32"), REPLICAS), real, 4, within=0.01
+    )
 
 
 @pytest.fixture(scope="module")
@@ -128,4 +92,4 @@ def test_ddp(ddp_peaks: dict[str, dict[str, int]], view: bool, sync: bool) -> No
     if view and not sync:
         del real["first_micro"]
     exact = not view or sync
-    compare(shard(alone, DDP(view, sync), 2), real, 4, within=1e-4 if exact else 0.01)
+    replicas.compare(shard(alone, DDP(view, sync), 2), real, 4, within=1e-4 if exact else 0.01)

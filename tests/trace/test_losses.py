@@ -114,3 +114,18 @@ def test_capped_logits_do_not_change_the_config_of_other_models() -> None:
     config = CONFIGS["gemma2, capped logits"]
     causal(config, "fused")
     assert config.final_logit_softcapping == 2.0
+
+
+def test_pieces_go_through_an_output_layer_with_an_adapter() -> None:
+    peft = pytest.importorskip("peft")
+    config = LlamaConfig(**_SMALL)
+    with pytest.warns(FutureWarning):
+        model = peft.get_peft_model(causal(config, "full"), peft.LoraConfig(r=4, target_modules=["lm_head"]))
+    # Adapters begin with no effect; here they have one.
+    nn.init.ones_(model.base_model.model.lm_head.lora_B["default"].weight)
+    ids = torch.randint(0, VOCABULARY, (3, 17), generator=torch.Generator().manual_seed(1))
+    whole = model(input_ids=ids, labels=ids).loss
+    use_loss(model, "chunked")
+    assert model(input_ids=ids, labels=ids).loss.item() == pytest.approx(whole.item(), rel=1e-5)
+    with pytest.raises(BadInput, match="fused needs a causal language model"):
+        use_loss(model, "fused")

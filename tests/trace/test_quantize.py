@@ -83,6 +83,25 @@ def test_bitsandbytes_keeps_weights_of_the_same_sizes() -> None:
     assert storages(QUANTIZERS["int8"](layer)) == rows.nbytes + scales.nbytes
 
 
+def test_linear_layers_of_a_class_of_their_own_are_quantised() -> None:
+    from transformers import FalconConfig
+
+    config = FalconConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=100)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)  # type: ignore[no-untyped-call]
+    # Falcon's are named after it: attention's two and the two of the layers between, in each block.
+    assert len(quantize(model, "nf4")) == 2 * 4
+    assert not quantizable(model)
+
+
+def quantizable(model: nn.Module) -> list[str]:
+    return [
+        path
+        for path, m in model.named_modules()
+        if isinstance(m, nn.Linear) and not isinstance(m, QuantizedLinear) and path != "lm_head"
+    ]
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_embeddings_norms_and_output_layer_stay(tied: bool) -> None:
     with torch.device("meta"):

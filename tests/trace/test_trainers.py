@@ -222,3 +222,10 @@ def test_bf16_over_16_bit_weights_computes_norms_in_float32() -> None:
     plain, autocast, mixed = trained("bf16"), trained("bf16-autocast"), trained("bf16-mixed")
     assert autocast.states.weights_bytes == plain.states.weights_bytes < mixed.states.weights_bytes
     assert autocast.activation_per_sample > plain.activation_per_sample
+
+
+def test_a_trainer_that_does_not_count_the_items_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers before 4.46 gives micro-batches to `training_step` one by one."""
+    counted = peaks(timeline())
+    monkeypatch.delattr(Trainer, "get_batch_samples")
+    assert peaks(timeline()) == pytest.approx(counted, rel=0.01)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from batchfit import calculators
+from batchfit.calculator import Curve
 from batchfit.cli import cli
 from batchfit.languages import languages
 from batchfit.web.app import create_app
@@ -173,6 +175,13 @@ def test_a_page_without_results_has_sections_to_fill(app: TestClient) -> None:
     root = page(app, "parameters=x")
     assert len(root.all(data_section="")) == len(CALCULATOR.sections)
     assert not root.all("circle")
+
+
+def test_a_curve_of_which_nothing_can_be_drawn_is_hidden() -> None:
+    nothing = Curve("Nothing", "steps", ("steps_left",), "1", "1000", log_y=True)
+    with TestClient(create_app([replace(CALCULATOR, sections=(nothing,))])) as client:
+        assert not parse(client.get(f"/en/{SLUG}").text).one(data_section="").shown
+        assert parse(client.get(f"/en/{SLUG}?budget=5000").text).one(data_section="").shown
 
 
 def test_the_description_of_the_api_has_choices_presets_and_tables(app: TestClient) -> None:

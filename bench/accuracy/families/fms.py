@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from batchfit.sharding import FSDP
+from batchfit.sharding import FSDP1
 from bench.accuracy.families.configs import decoder, needed
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import Row
@@ -20,9 +20,18 @@ FAMILIES = ("fms-acceleration benchmarks",)
 
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 
-#: The libraries' versions in refs/requirements.txt at a commit. Those before have a transformers below 4.46, which
-#: batchfit does not know.
-_ERAS = {"HEAD": "transformers-4.48"}
+#: The libraries' versions in refs/requirements.txt at a commit. Those before July 2024 have no such file.
+_ERAS = {
+    "HEAD": "transformers-4.48",
+    "c959c6b": "transformers-4.48",
+    "9239802": "transformers-4.45",
+    "97fc3c1": "transformers-4.45",
+    "4e81c64": "transformers-4.44",
+    "ff14d4f": "transformers-4.44",
+    "b6c1455": "transformers-4.43",
+    "6028250": "transformers-4.43",
+    "4224c66": "transformers-4.43",
+}
 
 
 def question(row: Row) -> Question:
@@ -54,8 +63,6 @@ def _asked(row: Row, framework: str) -> Question:
     dtype, autocast = _precision(row)
     adapters, replicas = row["peft"] != "none", row.number("n_gpus") or 1
     quantized = row["peft"] == "qlora"
-    # accelerate brings trained weights to float32 where FSDP computes in mixed precision.
-    upcast = replicas > 1 and autocast is not None
     if quantized and framework == "baseline-peft-bnb" and replicas == 1:
         raise CannotExpress(
             "TRL's own preparation of 4-bit models, which casts modules to and fro, of its time"
@@ -67,11 +74,16 @@ def _asked(row: Row, framework: str) -> Question:
         "attention": "flash",
         "checkpointing": "full",
         "trainer": "hf",
+        "reentrant": True,
     }
-    if autocast and replicas == 1:
+    if autocast and (replicas == 1 or adapters):
         trace["autocast"] = autocast
     if adapters:
         trace["adapters"] = {"lora": _lora(row)}
+        if replicas > 1:
+            trace["frozen_units"] = True
+            if autocast:
+                trace["adapters"]["dtype"] = autocast  # that is what FSDP gathers
     if quantized:
         trace["quantize"] = "nf4-double"
     return Question(
@@ -80,7 +92,7 @@ def _asked(row: Row, framework: str) -> Question:
         measure=_measure(row),
         micro_batch=needed(row, "micro_batch"),
         accumulation_steps=row.number("grad_accum") or 1,
-        sharding=_sharding(dtype, upcast and not adapters) if replicas > 1 else None,
+        sharding=_sharding(autocast) if replicas > 1 else None,
         replicas=replicas,
         keeps_gradients=replicas > 1,
         gpu="a100-80gb",
@@ -110,9 +122,13 @@ def _precision(row: Row) -> tuple[str, str | None]:
     return dtype, autocast
 
 
-def _sharding(dtype: str, upcast: bool) -> FSDP:
-    """FSDP1 with FULL_SHARD around each decoder layer."""
-    return FSDP(param_dtype=dtype, reduce_dtype=dtype, sharded_dtype="fp32") if upcast else FSDP()
+def _sharding(autocast: str | None) -> FSDP1:
+    """FSDP1 with FULL_SHARD around each decoder layer, adapters apart. Reentrant checkpointing around the wrapped layer
+    leaves nothing to gather ahead. accelerate brings trained weights to float32 where FSDP computes in mixed precision.
+    """
+    if autocast is None:
+        return FSDP1(backward_prefetch="none")
+    return FSDP1(backward_prefetch="none", param_dtype=autocast, reduce_dtype=autocast, sharded_dtype="fp32")
 
 
 def _lora(row: Row) -> dict[str, Any]:

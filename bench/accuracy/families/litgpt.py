@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchfit.sharding import FSDP
+from batchfit.sharding import FSDP1
 from bench.accuracy.families.configs import decoder, llama, needed
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import Row
@@ -40,13 +40,15 @@ def question(row: Row) -> Question:
         trace["quantize"] = "nf4-double" if "nf4-dq" in row["peft_details"] else "nf4"
         trace["holds_inputs"] = True  # bitsandbytes was pinned below 0.43
     replicas = row.number("n_gpus") or 1
+    if replicas > 1 and row["peft"] != "none":
+        trace["flat_gradients"] = True  # Lightning wraps blocks, adapters and all, with use_orig_params
     return Question(
         trace=trace,
         group="one GPU" if replicas == 1 else "FSDP",
         measure="oom" if row["outcome"] == "OOM" else "allocated",
         micro_batch=needed(row, "micro_batch"),
         accumulation_steps=row.number("grad_accum") or 1,
-        sharding=FSDP(gradient_sync=False) if replicas > 1 else None,
+        sharding=FSDP1(gradient_sync=False) if replicas > 1 else None,
         replicas=replicas,
         gpu="a100-40gb" if row["gpu"].startswith("A100") else "a10g",
         assumptions=("transformers' model of the same sizes in the place of litgpt's",),

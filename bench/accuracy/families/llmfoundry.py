@@ -1,12 +1,13 @@
 """MosaicML's llm-foundry tables: MPT under FSDP1 that was published to run, so it must be judged to fit.
 
 Facts about the runs: mosaicml/llm-foundry, scripts/train/benchmarking. Composer's mixed precision DEFAULT reduces in
-float32, PURE in bf16; weights and Adam's states are float32 in both, and the model computes under autocast in bf16.
+float32, PURE in bf16; its backward gathers a block after the one before is freed (BACKWARD_POST). Weights and Adam's
+states are float32 in both, and the model computes under autocast in bf16.
 """
 
 from __future__ import annotations
 
-from batchfit.sharding import FSDP
+from batchfit.sharding import FSDP1
 from bench.accuracy.families.configs import decoder, needed
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import Row
@@ -34,7 +35,7 @@ def question(row: Row) -> Question:
         measure="oom" if row["outcome"] == "OOM" else "fits",
         micro_batch=needed(row, "micro_batch"),
         accumulation_steps=row.number("grad_accum") or 1,
-        sharding=FSDP(param_dtype="bf16", reduce_dtype=reduce),
+        sharding=FSDP1(backward_prefetch="post", param_dtype="bf16", reduce_dtype=reduce),
         replicas=needed(row, "n_gpus"),
         gpu=row["gpu"].lower(),
         assumptions=("a model written after MPT's of that time",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from batchfit.sharding import FSDP
+from batchfit.sharding import FSDP, FSDP1
 from bench.accuracy.families.configs import decoder, needed
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import Row
@@ -58,7 +58,7 @@ def _asked(row: Row) -> Question:
         group="FSDP without tensor, pipeline or context parallelism",
         measure=_measure(row),
         micro_batch=needed(row, "micro_batch"),
-        sharding=FSDP(
+        sharding=(FSDP1 if row["parallelism"] == "FSDP1" else FSDP)(
             sharded_dtype="fp32",
             param_dtype="bf16",
             reduce_dtype="fp32",

@@ -21,7 +21,8 @@ from batchfit.models import find_model, load_profiles
 from batchfit.planning.traits import holding
 from batchfit.profile import MemoryProfile
 from batchfit.records import to_json
-from batchfit.settings import ATTENTION, CHECKPOINTING, PRECISIONS, QUANTIZE, SHARDING
+from batchfit.settings import ATTENTION, CHECKPOINTING, QUANTIZE, TRACED_PRECISIONS
+from batchfit.sharding import NAMES as SHARDING
 
 if TYPE_CHECKING:
     from batchfit.trace.timeline import Timeline
@@ -41,6 +42,7 @@ _ASKED = (
     "trainer",
     "max_grad_norm",
     "ema",
+    "flat_gradients",
     "fold",
     "snapshot",
 )
@@ -54,6 +56,7 @@ _CATALOGUE: dict[str, object] = {
     "trainer": "none",
     "max_grad_norm": None,
     "ema": False,
+    "flat_gradients": False,
     "fold": True,
     "snapshot": None,
 }
@@ -84,8 +87,8 @@ class TraceCommand(click.Command):
               help="Samples per micro-batch to tell the peak for.")  # fmt: skip
 @click.option("--accumulation-steps", type=click.IntRange(1), default=1, show_default=True, metavar="N",
               help="Micro-batches per optimizer step.")  # fmt: skip
-@click.option("--precision", type=click.Choice(PRECISIONS), default="bf16", show_default=True,
-              help="Type of the weights; -mixed: 32-bit weights under autocast.")  # fmt: skip
+@click.option("--precision", type=click.Choice(TRACED_PRECISIONS), default="bf16", show_default=True,
+              help="Type of the weights; under autocast -mixed has 32-bit weights, -autocast 16-bit.")  # fmt: skip
 @click.option("--optimizer", default="adamw", show_default=True, metavar="NAME",
               help="adamw, adamw-fused, adamw-8bit, sgd, adafactor, lion, muon, ...")  # fmt: skip
 @click.option("--checkpointing", type=click.Choice(CHECKPOINTING), default="none", show_default=True,
@@ -102,8 +105,10 @@ class TraceCommand(click.Command):
               help="Run the step of transformers' Trainer or of TRL's SFTTrainer.")  # fmt: skip
 @click.option("--max-grad-norm", type=float, metavar="X", help="Clip gradients to this norm.")
 @click.option("--ema", is_flag=True, help="Keep a moving average of the weights.")
+@click.option("--flat-gradients", is_flag=True,
+              help="Frozen weights lie in a flat parameter of fsdp1 with adapters, and get gradients.")  # fmt: skip
 @click.option("--sharding", type=click.Choice(SHARDING), default="none", show_default=True,
-              help="What each data-parallel replica holds.")  # fmt: skip
+              help="What each data-parallel replica holds; fsdp is FSDP2.")  # fmt: skip
 @click.option("--replicas", type=click.IntRange(1), default=1, show_default=True, metavar="N",
               help="Data-parallel replicas.")  # fmt: skip
 @click.option(
@@ -262,6 +267,7 @@ def _traced(model: str, asked: dict[str, Any]) -> MemoryProfile:
             trainer=asked["trainer"],
             max_grad_norm=asked["max_grad_norm"],
             ema=asked["ema"],
+            flat_gradients=asked["flat_gradients"],
             folding=asked["fold"],
             micro_batches=(asked["micro_batch"],),
             on_timeline=watched.append if asked["snapshot"] else None,

@@ -10,12 +10,13 @@ from batchfit.records import to_json
 from batchfit.sharding.ddp import DDP
 from batchfit.sharding.edit import check_parts
 from batchfit.sharding.fsdp import FSDP
+from batchfit.sharding.fsdp1 import FLAT, FSDP1
 from batchfit.sharding.zero import ZeRO
 
-__all__ = ["DDP", "FSDP", "NAMES", "Sharding", "ZeRO", "named", "shard"]
+__all__ = ["DDP", "FSDP", "FSDP1", "NAMES", "Sharding", "ZeRO", "named", "shard"]
 
 #: None: every GPU does the whole of it alone.
-Sharding = DDP | ZeRO | FSDP | None
+Sharding = DDP | ZeRO | FSDP | FSDP1 | None
 
 _DEFAULTS: dict[str, Sharding] = {
     "none": None,
@@ -24,6 +25,7 @@ _DEFAULTS: dict[str, Sharding] = {
     "zero2": ZeRO(2),
     "zero3": ZeRO(3),
     "fsdp": FSDP(),
+    "fsdp1": FSDP1(),
 }
 
 #: The names people choose by.
@@ -59,6 +61,13 @@ def shard(profile: MemoryProfile, sharding: Sharding, replicas: int) -> MemoryPr
     if "sharding" in profile.settings and profile.settings["sharding"] not in (None, "none"):
         raise BadInput(
             "sharding", "is {given} in this profile already", given=repr(profile.settings["sharding"])
+        )
+    if profile.settings.get(FLAT) and not isinstance(sharding, FSDP1):
+        raise BadInput(
+            "sharding",
+            "must be fsdp1 for a profile traced with {flat}; you gave {given}",
+            flat=FLAT,
+            given=sharding.name,
         )
     check_parts(profile)
     result = sharding.apply(profile, replicas)

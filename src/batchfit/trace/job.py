@@ -18,6 +18,7 @@ from batchfit.trace.blocks import Depths
 from batchfit.trace.build import twin
 from batchfit.trace.checkpointing import checkpoint_blocks
 from batchfit.trace.errors import explained
+from batchfit.trace.flat import flatten_gradients
 from batchfit.trace.gpu import Gpu
 from batchfit.trace.losses import use_loss
 from batchfit.trace.optimizers import create_optimizer
@@ -29,6 +30,12 @@ from batchfit.trace.step import STEPS, Step
 from batchfit.trace.timeline import Timeline
 from batchfit.trace.tracker import Tracker, true_tensors
 from batchfit.trace.trainers import trainer_step
+
+_MIXED = ("the weights come in several types and are trained in these",)
+
+_BALANCED = (
+    "tokens are spread evenly over the experts of a layer, or whatever a model picks by the highest values",
+)
 
 
 def trace_timeline(
@@ -98,7 +105,11 @@ class Job:
 
     def assumptions(self) -> tuple[str, ...]:
         """What was taken for granted."""
-        return assumed(self.settings)
+        return (
+            *assumed(self.settings),
+            *(_BALANCED if self.gpu.device.picked else ()),
+            *(_MIXED if is_mixed(self.source) else ()),
+        )
 
     def timeline(
         self, micro_batch: int, steps: Iterable[int] = STEPS, seq_len: int | None = None
@@ -173,9 +184,8 @@ def _as_trained(model: nn.Module, settings: Settings, gpu: Gpu, depths: Depths |
     """
     copied: nn.Module = twin(model, gpu.device, depths)
     copied.train()
-    dtype = settings.weights_dtype
-    if any(p.is_floating_point() and p.dtype != dtype for p in copied.parameters()):
-        copied.to(dtype)
+    if not is_mixed(copied):
+        copied.to(settings.weights_dtype)
     if settings.quantize is not None:
         quantize(copied, settings.quantize)
     if settings.kbit:
@@ -185,7 +195,14 @@ def _as_trained(model: nn.Module, settings: Settings, gpu: Gpu, depths: Depths |
     use_loss(copied, settings.loss)
     _use_attention(copied, settings.attention)
     checkpoint_blocks(copied, settings.checkpointing)
+    if settings.flat_gradients:
+        flatten_gradients(copied)
     return copied
+
+
+def is_mixed(model: nn.Module) -> bool:
+    """Whether a model's floating-point weights come in several types: whoever made it chose them, so they stay."""
+    return len({p.dtype for p in model.parameters() if p.is_floating_point()}) > 1
 
 
 def _use_attention(model: nn.Module, attention: str) -> None:

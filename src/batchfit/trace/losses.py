@@ -39,7 +39,8 @@ def use_loss(model: nn.Module, name: str) -> None:
         return
     causal = base_model(model)
     head = output_layer(causal)
-    if type(head) is not nn.Linear or not hasattr(causal, "loss_function"):
+    plain = type(head) is nn.Linear or (name == "chunked" and isinstance(head, nn.Module))
+    if not plain or not hasattr(causal, "loss_function"):
         raise BadInput(
             "loss",
             "{name} needs a causal language model of transformers with a plain linear output layer; {model} has {head}",
@@ -49,8 +50,14 @@ def use_loss(model: nn.Module, name: str) -> None:
         )
     # The model's forward calls its output layer, then its loss function on the result: the layer hands on the
     # hidden states as they are, and the loss function applies it.
-    head.forward = _unchanged  # type: ignore[assignment, method-assign]
+    # Of pieces, an output layer with an adapter makes logits as well as a plain one.
+    setattr(head, _PROJECT, head.forward)
+    head.forward = _unchanged
     causal.loss_function = _loss_function(linear_loss, head, _take_softcap(causal))
+
+
+#: Where an output layer keeps its own forward.
+_PROJECT = "_logits_of"
 
 
 def _unchanged(hidden: Tensor) -> Tensor:
@@ -94,7 +101,8 @@ def chunked_cross_entropy(
     All pieces' logits are there before the first loss, in the layer's type, and go when the last is done. Source:
     torchtune, `modules/transformer.py` (`chunked_output`) and `modules/loss/ce_chunked_output_loss.py`.
     """
-    pieces = [nn.Linear.forward(head, piece) for piece in hidden.chunk(CHUNKS, dim=1)]
+    project = getattr(head, _PROJECT, head.forward)
+    pieces = [project(piece) for piece in hidden.chunk(CHUNKS, dim=1)]
     total = hidden.new_zeros((), dtype=torch.float32)
     for logits, target in zip(pieces, labels.chunk(CHUNKS, dim=1), strict=True):
         rows = logits.reshape(-1, logits.size(-1))

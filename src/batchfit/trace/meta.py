@@ -38,6 +38,10 @@ _FILLS: dict[_Operator, Callable[[tuple[Any, ...]], Any]] = {
     torch.ops.aten.new_full.default: lambda args: args[2],
 }
 
+#: Which of the last dimension's numbers are the highest depends on data; those picked are taken to be spread evenly, as
+#: tokens over a layer's experts are when these are balanced.
+_PICKS = torch.ops.aten.topk.default
+
 #: Types of an index that picks where it is true.
 _MASKS = (torch.bool, torch.uint8)
 
@@ -120,6 +124,8 @@ class MetaDevice:
         self.known = KnownValues()
         self._traits: dict[_Operator, _Traits] = {}
         self._specs: dict[tuple[Any, ...], tuple[_Spec, ...]] = {}
+        #: Whether something was picked by values that are not known.
+        self.picked = False
         self._has_left = False
         self._off_device = weakref.WeakSet[torch.UntypedStorage]()
 
@@ -131,8 +137,13 @@ class MetaDevice:
         """`tensor` as it is on the device: a meta tensor of the same layout, its value known if it was and is small."""
         with torch.no_grad():
             there = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=_META)
-        # A batch's floating-point numbers are examples: what follows from them is not to be relied on.
-        if discrete(tensor) and small(tensor) and self.known.knows(tensor):
+        # A batch's floating-point numbers are examples: what follows from them is not to be relied on. But ones and
+        # zeros throughout are a mask.
+        if (
+            small(tensor)
+            and self.known.knows(tensor)
+            and (discrete(tensor) or _is_mask(self.known.value(tensor)))
+        ):
             self.known.learn(there, self.known.value(tensor))
         return there
 
@@ -158,7 +169,15 @@ class MetaDevice:
         out = self._unknown(func, traits, args, kwargs, tensors)
         if func in _FILLS and discrete(out) and small(out):
             self.known.learn(out, torch.full(out.shape, _FILLS[func](args), dtype=out.dtype, device=_CPU))
+        if func is _PICKS and small(out[1]):
+            self._spread(out[1], args[0])
         return out
+
+    def _spread(self, picked: torch.Tensor, among: torch.Tensor) -> None:
+        """Indices that were picked take turns."""
+        self.picked = True
+        turns = torch.arange(picked.numel(), device=_CPU) % among.size(-1)
+        self.known.learn(picked, turns.view(picked.shape))
 
     def _unknown(
         self,
@@ -377,6 +396,11 @@ class _Tensors:
             # 1, 1.0 and True are equal as keys and not as arguments.
             self.key.append(type(value))
             self.key.append(value)
+
+
+def _is_mask(value: torch.Tensor) -> bool:
+    """Whether floating-point numbers are all ones, or all zeros."""
+    return bool((value == 1).all() or (value == 0).all())
 
 
 def _listed(value: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from torch import nn
 
 from batchfit.profile import Model, Unit
 from batchfit.trace.checkpointing import repeated_blocks
+from batchfit.trace.flat import is_trained
 from batchfit.trace.phases import folded
 from batchfit.trace.quantize import unpacked_size
 
@@ -57,7 +58,7 @@ def _model(name: str, counts: Mapping[Unit, int]) -> Model:
 def _unit(name: str, parameters: Iterable[nn.Parameter], seen: set[nn.Parameter]) -> Unit:
     own = [p for p in parameters if p not in seen]
     seen.update(own)
-    trained = [p for p in own if p.requires_grad]
+    trained = [p for p in own if is_trained(p)]
     return Unit(
         name=name,
         count=1,

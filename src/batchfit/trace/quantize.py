@@ -222,8 +222,11 @@ def quantize(model: nn.Module, scheme: str) -> list[str]:
 
 
 def _is_linear(module: nn.Module) -> bool:
+    """What transformers replaces: linear layers, subclasses such as Falcon's own among them, and its `Conv1D`."""
+    if isinstance(module, QuantizedLinear):
+        return False
     kind = type(module)
-    return kind is nn.Linear or (
+    return isinstance(module, nn.Linear) or (
         kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
     )
 

@@ -46,6 +46,7 @@ def trace(
     quantize: str | None = None,
     kbit: bool = False,
     trainer: str = "none",
+    flat_gradients: bool = False,
     seq_len: int | tuple[int, int] | None = None,
     image: tuple[int, int, int] | None = None,
     folding: bool = True,
@@ -69,8 +70,9 @@ def trace(
 
     `loss(model, batch)` is the loss; by a name ("full", "chunked", "fused") it is the one that the model computes
     itself, in this way. `lora` adds adapters, to base weights in few bits if `quantize` says so (prepared by PEFT's
-    `prepare_model_for_kbit_training` with `kbit`). `trainer` runs the step of a real one. `progress` is told what
-    runs and how much of it is done.
+    `prepare_model_for_kbit_training` with `kbit`). `flat_gradients` gives frozen weights the gradients they have in
+    FSDP1 where adapters are no units of their own. `trainer` runs the step of a real one. `progress` is told what runs
+    and how much of it is done.
 
     Raises BadInput where a setting is not known, or where the model needs data that a trace does not have.
     """
@@ -88,6 +90,7 @@ def trace(
         quantize=quantize,
         kbit=kbit,
         trainer=trainer,
+        flat_gradients=flat_gradients,
     )
     tell = progress or _silent
     with frozen_heap(), _one_thread():

@@ -37,6 +37,7 @@ class Settings:
     norm (None: no clipping, or what a trainer does by itself); `set_to_none` as in `zero_grad`; `ema` keeps a moving
     average of the weights; `loss` says how a causal language model gets from its last hidden states to its loss;
     `quantize` keeps the base weights in few bits, and `kbit` prepares them by PEFT's `prepare_model_for_kbit_training`.
+    `flat_gradients` gives frozen weights a gradient where they share a unit of FSDP1 with trained ones.
     """
 
     precision: str = "bf16"
@@ -51,6 +52,7 @@ class Settings:
     quantize: str | None = None
     kbit: bool = False
     trainer: str = "none"
+    flat_gradients: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.optimizer, str):
@@ -62,6 +64,12 @@ class Settings:
                 "loss",
                 "must be full with the trainer trl, which has its own; you gave {given}",
                 given=repr(self.loss),
+            )
+        if self.flat_gradients and self.trainer != "none":
+            raise BadInput(
+                "flat_gradients",
+                "is for a bare loop: trainers wrap adapters in units of their own; you gave the trainer {given}",
+                given=repr(self.trainer),
             )
         if self.quantize is not None:
             _one_of("quantize", self.quantize, QUANTIZERS)
@@ -119,6 +127,7 @@ class Settings:
             "quantize": self.quantize,
             "kbit": self.kbit,
             "trainer": self.trainer,
+            **({"flat_gradients": True} if self.flat_gradients else {}),
         }
 
 

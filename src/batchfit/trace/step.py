@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from batchfit.trace.flat import zero_flat_gradients
 from batchfit.trace.protocol import Loss, check_loss, loss_in
 from batchfit.trace.settings import Settings
 from batchfit.trace.tracker import Tracker
@@ -50,6 +51,7 @@ class Step:
             self._update()
             tracker.mark("zero_grad", step)
             self._optimizer.zero_grad(set_to_none=self._settings.set_to_none)
+            zero_flat_gradients(self._model)
         tracker.mark("end", len(steps) - 1)
 
     def _micro(self, batch: Callable[[], Any], step: int, micro: int, micros: int) -> None:

@@ -60,7 +60,7 @@ class TrainerStep:
                 tracker.mark("forward", step, micro)
                 with ReadsAreOne("transformers.trainer", "trl", "accelerate"):
                     # Kept until the next one is there, as in the trainer's loop.
-                    loss = trainer.training_step(trainer.model_wrapped, inputs, items)
+                    loss = trainer.training_step(trainer.model_wrapped, inputs, *items)
                 for parameter in trainer.model.parameters():
                     if parameter.grad is not None:
                         tracker.label(parameter.grad, "gradients")
@@ -73,12 +73,17 @@ class TrainerStep:
 
     def _batch_samples(
         self, batches: Iterator[dict[str, Any]], count: int
-    ) -> tuple[list[dict[str, Any]], Any]:
-        """A step's micro-batches, and the items in them all; transformers asks for the device since 4.50."""
-        take = self._trainer.get_batch_samples
+    ) -> tuple[list[dict[str, Any]], tuple[Any, ...]]:
+        """A step's micro-batches, and what goes to `training_step` with each: the items in them all.
+
+        Before 4.46 transformers knew nothing of these; since 4.50 it asks for the device.
+        """
+        take = getattr(self._trainer, "get_batch_samples", None)
+        if take is None:
+            return list(batches), ()
         device = [self._trainer.args.device] if "device" in signature(take).parameters else []
-        samples: tuple[list[dict[str, Any]], Any] = take(batches, count, *device)
-        return samples
+        samples, items = take(batches, count, *device)
+        return samples, (items,)
 
     def _marked_backward(self, loss: Tensor, **kwargs: Any) -> None:
         self._tracker.mark("backward", *self._at)

@@ -58,6 +58,11 @@ class View:
     cards: list[CardGroup]
     needed: float | None
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether it is a curve of which nothing can be drawn, such as zeros on a logarithmic axis."""
+        return self.kind == "curve" and not any(canvas.shapes for canvas in self.canvases)
+
     def holds(self, card: Gpu) -> bool:
         """Whether it fits on a card."""
         return self.needed is not None and self.needed <= card.memory_bytes

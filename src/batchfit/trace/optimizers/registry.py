@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from batchfit.errors import BadInput
 from batchfit.formulas.optimizer_state import BLOCK
+from batchfit.trace.flat import is_trained
 from batchfit.trace.optimizers.blockwise import (
     SMALLEST_8BIT,
     SMALLEST_PAGED,
@@ -208,7 +209,7 @@ def create_optimizer(
 
     Raises BadInput where the name or a hyperparameter is not known, or where the factory returns something else.
     """
-    groups = groups or [{"params": [p for p in model.parameters() if p.requires_grad]}]
+    groups = groups or [{"params": [p for p in model.parameters() if is_trained(p)]}]
     if not isinstance(choice, str):
         return without_data(_from_factory(choice, groups))
     recipe = find_optimizer(choice)

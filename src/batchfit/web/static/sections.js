@@ -92,6 +92,7 @@ function showCurve(place, section, context) {
     .map((at) => ({ at, values: evaluated(context, { ...results.inputs, [over]: at }) ?? {} }));
   const usable = (value) => value !== undefined && (value > 0 || !logY);
   const all = points.flatMap(({ values }) => section.outputs.map((name) => values[name]).filter(usable));
+  place.hidden = !all.length;
   const draw = (add) => {
     if (!all.length) return;
     const across = makeAxis(field, Math.min(low, high), Math.max(low, high), logX, unitOf(field), context);

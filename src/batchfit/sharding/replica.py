@@ -1,0 +1,314 @@
+"""One replica whose blocks are gathered for use, one after the other: what FSDP2 and FSDP1 have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from batchfit.errors import BadInput
+from batchfit.profile import Line, MemoryProfile, States, Unit, evaluate
+from batchfit.sharding.edit import (
+    ITEM_BYTES,
+    Amount,
+    constant,
+    edited,
+    longest,
+    part,
+    plus,
+    times,
+)
+from batchfit.sharding.precision import Elements, mixed_type
+
+ROOT = "(root)"
+
+
+class Policy(Protocol):
+    """What both generations of FSDP can be told. Types are names of ITEM_BYTES, None as traced."""
+
+    @property
+    def reshard_after_forward(self) -> bool: ...
+    @property
+    def gradient_sync(self) -> bool: ...
+    @property
+    def param_dtype(self) -> str | None: ...
+    @property
+    def reduce_dtype(self) -> str | None: ...
+    @property
+    def sharded_dtype(self) -> str | None: ...
+    @property
+    def shard_size(self) -> int | None: ...
+
+
+def check_policy(policy: Policy) -> None:
+    """Raises BadInput for a type that is not known."""
+    for field in ("param_dtype", "reduce_dtype", "sharded_dtype"):
+        dtype = getattr(policy, field)
+        if dtype is not None and dtype not in ITEM_BYTES:
+            raise BadInput(
+                field,
+                "must be one of {allowed}; you typed {typed}",
+                allowed=", ".join(ITEM_BYTES),
+                typed=dtype,
+            )
+
+
+def shards_of(policy: Policy, replicas: int) -> int:
+    """In how many shards each weight lies. Raises BadInput where groups do not divide the replicas."""
+    size = policy.shard_size or replicas
+    if replicas % size:
+        raise BadInput(
+            "shard_size",
+            "must divide the {replicas} replicas; you gave {given}",
+            replicas=replicas,
+            given=size,
+        )
+    return size
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of one block: gathered, its gradients whole, the input of their reduction, and its shards; and its
+    gradients as traced."""
+
+    gathered: float
+    gradients: float
+    reduction: float
+    weights_shard: float
+    gradients_shard: float
+    traced: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A forward and backward, as lines of one GPU and what is different about its gradients."""
+
+    lines: tuple[Line, ...]
+    #: Bytes of gradients that earlier micro-batches left.
+    accumulated: float
+    #: Whether the lines' gradients are this micro-batch's own (in later ones they are those accumulated).
+    own: bool
+    #: Whether blocks reduce their gradients as they finish.
+    reduces: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A line of backward in a unit, with `finished` of the unit's blocks already done."""
+
+    line: Line
+    finished: int
+
+
+class BlockReplica(ABC):
+    """One replica's lines. Blocks are alike within a unit, and a line over them is told by how far it got."""
+
+    def __init__(self, policy: Policy, profile: MemoryProfile, g: int) -> None:
+        self.policy, self.base, self.g = policy, profile, g
+        self.seq_len = longest(profile)
+        self.elements = Elements.of(profile)
+        units = profile.model.units
+        self.blocks = [u for u in units if u.name != ROOT]
+        self.sizes = {u.name: self._sizes(u) for u in units}
+        self.root = self.sizes.get(ROOT, Sizes(0, 0, 0, 0, 0, 0))
+        # The block that is last in forward order, and so the first in backward.
+        self.last = self.sizes[self.blocks[-1].name] if self.blocks else Sizes(0, 0, 0, 0, 0, 0)
+        self.weights = self._all("weights_shard")
+        self.gradients = self._all("gradients_shard")
+        self.optimizer_factor = self._optimizer_factor()
+        traced = self._all("traced")
+        self.gradients_factor = self._all("gradients") / traced if traced else 1.0
+        self.saved = {u.name: self._saved_by_block(u) for u in self.blocks}
+
+    def _sizes(self, unit: Unit) -> Sizes:
+        policy, g = self.policy, self.g
+        compute, mixed = mixed_type(self.base)
+        param = ITEM_BYTES.get(policy.param_dtype or "", compute if mixed else 0)
+        elements, traced = self._with_gradients(unit)
+        gradients = elements * param or traced
+        item = ITEM_BYTES.get(policy.sharded_dtype or "", 0)
+        return Sizes(
+            gathered=unit.trainable_parameters * param + self._frozen(unit, param)
+            if param
+            else unit.weights_bytes,
+            gradients=gradients,
+            reduction=elements * ITEM_BYTES.get(policy.reduce_dtype or "", 0) or gradients,
+            weights_shard=(
+                (unit.trainable_parameters * item or unit.trainable_weights_bytes) + self._frozen(unit, 0)
+            )
+            / g,
+            gradients_shard=(elements * item or traced) / g,
+            traced=traced,
+        )
+
+    def _frozen(self, unit: Unit, item: int) -> int:
+        """Bytes of a block's frozen weights at so many an element (0: as traced); in fewer than 16 bits as traced."""
+        count = unit.parameters - unit.trainable_parameters
+        nbytes = unit.weights_bytes - unit.trainable_weights_bytes
+        return count * item if item and nbytes >= 2 * count else nbytes
+
+    def _with_gradients(self, unit: Unit) -> tuple[int, int]:
+        """How many weights of a block get a gradient, and the bytes of these gradients as traced."""
+        return unit.trainable_parameters, unit.trainable_weights_bytes
+
+    def _optimizer_factor(self) -> float:
+        """What the traced optimizer state is multiplied by: a shard of it, in the type of the shards."""
+        units = self.base.model.units
+        trained = sum(u.count * u.trainable_parameters for u in units)
+        traced = sum(u.count * u.trainable_weights_bytes for u in units)
+        item = ITEM_BYTES.get(self.policy.sharded_dtype or "", 0)
+        return (trained * item or traced) / traced / self.g if traced else 1 / self.g
+
+    def _all(self, field: str) -> float:
+        return sum(u.count * float(getattr(self.sizes[u.name], field)) for u in self.base.model.units)
+
+    # -- the profile
+
+    def profile(self) -> MemoryProfile:
+        base = self.base
+        phases = {"first_micro": self._micro(self._first())}
+        if "later_micro" in base.phases:
+            phases["later_micro"] = self._micro(self._later())
+        if "optimizer_step" in base.phases:
+            phases["optimizer_step"] = tuple(
+                self._line(line, gradients=constant(self.gradients)) for line in base.phases["optimizer_step"]
+            )
+        states = States(
+            weights_bytes=round(self.weights),
+            gradients_bytes=round(self.gradients),
+            optimizer_bytes=round(base.states.optimizer_bytes * self.optimizer_factor),
+            buffers_bytes=base.states.buffers_bytes,
+        )
+        return replace(base, phases=phases, states=states)
+
+    def _first(self) -> Pass:
+        return Pass(self.base.phases.get("first_micro", ()), accumulated=0, own=True, reduces=True)
+
+    def _later(self) -> Pass:
+        first = self._first().lines
+        if self.policy.gradient_sync:
+            return Pass(first, accumulated=self.gradients, own=True, reduces=True)
+        whole, kept = self._all("gradients"), self._all("reduction")
+        if kept == whole:
+            # Each new gradient is added to the one that is there, as on one GPU.
+            return Pass(self.base.phases["later_micro"], accumulated=whole, own=False, reduces=False)
+        # They are kept in another type, so a block's own are whole beside them.
+        return Pass(first, accumulated=kept, own=True, reduces=False)
+
+    def _micro(self, run: Pass) -> tuple[Line, ...]:
+        return (*self._forward(run), *self._backward(run))
+
+    def _line(
+        self,
+        line: Line,
+        *,
+        gradients: Amount,
+        gathered: float = 0,
+        communication: float = 0,
+        activations: Amount | None = None,
+        where: str | None = None,
+    ) -> Line:
+        """`line` on a replica, beside its shards of weights and optimizer state."""
+        return edited(
+            line,
+            {
+                "weights": constant(self.weights + gathered),
+                "gradients": gradients,
+                "optimizer": times(part(line, "optimizer"), self.optimizer_factor),
+                "buffers": plus(self.elements.without_cast_copies(line), constant(communication)),
+                "activations": part(line, "activations") if activations is None else activations,
+            },
+            where,
+        )
+
+    def _within(self, run: Pass, direction: str, unit: Unit | None) -> list[Line]:
+        """The lines of a direction that run in a unit; None for those in none of the blocks."""
+        return [
+            line for line in run.lines if line.where.startswith(direction) and self._unit_of(line) is unit
+        ]
+
+    def _unit_of(self, line: Line) -> Unit | None:
+        _, _, module = line.where.partition(": ")
+        return next((u for u in self.blocks if f"{module}.".startswith(f"{u.name}.")), None)
+
+    # -- what each generation does in its own way
+
+    @abstractmethod
+    def _forward(self, run: Pass) -> Iterator[Line]:
+        """The lines of forward."""
+
+    @abstractmethod
+    def _backward(self, run: Pass) -> Iterator[Line]:
+        """The lines of backward."""
+
+    # -- how far backward got
+
+    def _points(self, unit: Unit, run: Pass) -> list[Point]:
+        """Where backward can be highest in a unit: in its first two blocks and in its last two.
+
+        A profile's lines hold the first block of backward, where most activations are alive, and the last,
+        where all gradients are. Memory is linear in between but for what is gathered and reduced, and that
+        differs in the first and in the last block only; so the second and the last but one are interpolated.
+        """
+        points = self._told(unit, run)
+        first = [p for p in points if not p.finished]
+        block = self.sizes[unit.name].traced if run.own else 0
+        for n in sorted({1, unit.count - 2} - {p.finished for p in points}):
+            if 0 < n < unit.count:
+                points += [Point(self._deeper(p.line, n, unit, block), n) for p in first]
+        return points
+
+    def _told(self, unit: Unit, run: Pass) -> list[Point]:
+        """The profile's lines of backward in a unit, each with the number of blocks that were done."""
+        inside = self._within(run, "backward", unit)
+        block = self.sizes[unit.name].traced if run.own else 0
+        gradients = [self._fixed(part(line, "gradients")) for line in inside]
+        # A little more than the division gives, since norms at a block's edges may be counted on either side.
+        return [
+            Point(line, min(int((held - min(gradients)) / block + 0.01) if block else 0, unit.count - 1))
+            for line, held in zip(inside, gradients, strict=True)
+        ]
+
+    def _deeper(self, line: Line, n: int, unit: Unit, block_gradients: float) -> Line:
+        """A line of the first block, with n blocks finished: their activations gone, their gradients there."""
+        return edited(
+            line,
+            {
+                "activations": plus(part(line, "activations"), times(self.saved[unit.name], -n)),
+                "gradients": plus(part(line, "gradients"), constant(n * block_gradients)),
+            },
+        )
+
+    def _saved_by_block(self, unit: Unit) -> Amount:
+        """Activations that each of the unit's blocks keeps for backward: what the first has more than the last.
+
+        Nothing where the profile's lines do not tell, as where no weight of the blocks is trained.
+        """
+        points = self._told(unit, self._first())
+        first = [p.line for p in points if p.finished == 0]
+        last = [p.line for p in points if p.finished == unit.count - 1]
+        if not first or not last or unit.count < 2:
+            return (0,), (0,)
+        top, bottom = max(first, key=self._steepness), max(last, key=self._steepness)
+        apart = plus(part(top, "activations"), times(part(bottom, "activations"), -1))
+        return times(apart, 1 / (unit.count - 1))
+
+    # -- small helpers
+
+    def _units(self) -> tuple[Unit, ...]:
+        return self.base.model.units
+
+    def _traced(self, units: Iterable[Unit]) -> float:
+        """Bytes of these units' gradients as traced."""
+        return sum(u.count * self.sizes[u.name].traced for u in units)
+
+    def _steepness(self, line: Line) -> float:
+        return evaluate(line.per_sample, self.seq_len)
+
+    def _fixed(self, amount: Amount) -> float:
+        return evaluate(amount[0], self.seq_len)
+
+    def _whole(self, traced: Amount) -> Amount:
+        """Gradients in the type they are computed in; none where the traced ones were all finished."""
+        return times(traced, self.gradients_factor) if self._fixed(traced) > 0 else constant(0)
