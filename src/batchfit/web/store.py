@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from batchfit.errors import BadInput
-from batchfit.extras import need
 from batchfit.web.feedback import Feedback
 from batchfit.web.migrations import migrate
 
@@ -203,7 +203,9 @@ def _parsed(url: str) -> sa.URL:
 def _engine(url: sa.URL) -> sa.Engine:
     # hide_parameters: what people wrote does not go into error messages.
     if url.get_backend_name() == "postgresql":
-        need("psycopg", extra="postgres", wanted_for="PostgreSQL")
+        if find_spec("psycopg") is None:
+            message = "needs psycopg for PostgreSQL; install it with: pip install 'batchfit[postgres]'"
+            raise BadInput("database_url", "{message}", message=message)
         # A server that falls silent is given up, rather than waited for as long as the network would.
         patience = {"connect_timeout": "5", "tcp_user_timeout": "5000"}
         url = url.set(query={**patience, **url.query})
