@@ -232,7 +232,8 @@ def test_a_script_is_told_what_it_wants_to_know(asking: TestClient, kept: Kept) 
     name = "8f14e45f-ceea-467f-a8b4-3c4d5e6f7a8b"
     for _ in range(2):
         answer = asking.post("/ja/feedback.json", json={"helpful": "yes", "page": "plan", "id": name})
-        assert (answer.status_code, answer.json()) == (201, {"id": name})
+        thanks = "ありがとうございます。フィードバックを保存しました。"
+        assert (answer.status_code, answer.json()) == (201, {"id": name, "message": thanks})
     assert kept.one().language == "ja"
     assert "access-control-allow-origin" not in answer.headers
     assert answer.headers["cache-control"] == "no-store"

@@ -198,7 +198,11 @@ def _feedback(site: Site) -> dict[str, Any]:
         "required": ["helpful", "page"],
         "additionalProperties": False,
     }
-    kept = {"type": "object", "properties": {"id": {"type": "string", "format": "uuid"}}, "required": ["id"]}
+    kept = {
+        "type": "object",
+        "properties": {"id": {"type": "string", "format": "uuid"}, "message": {"type": "string"}},
+        "required": ["id", "message"],
+    }
     return {
         "operationId": "feedback",
         "summary": "Say whether a page helped",

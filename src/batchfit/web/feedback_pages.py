@@ -38,6 +38,9 @@ _AWAY = Refusal(
 )
 
 
+_THANKS = Sentence("Thank you: your feedback has been kept.")
+
+
 class FeedbackPages:
     """Answers to everything about feedback. `store` is where it goes."""
 
@@ -85,7 +88,8 @@ class FeedbackPages:
             response = failure(message, status).respond(request.headers)
             response.headers["Retry-After"] = str(wait)
         elif draft.feedback:
-            response = as_json({"id": draft.feedback.id}, status).respond(request.headers)
+            said = {"id": draft.feedback.id, "message": in_language(_THANKS, lang)}
+            response = as_json(said, status).respond(request.headers)
         else:
             errors = [
                 {"field": name, "message": complaint(wrong, lang)} for name, wrong in draft.wrong.items()

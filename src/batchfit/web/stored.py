@@ -12,8 +12,8 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-#: Below this, compression costs more than it saves.
-_WORTH_COMPRESSING = 500
+#: Bytes; below this, compression saves next to nothing.
+_WORTH_COMPRESSING = 200
 _TEXT = ("text/", "application/json", "application/ld+json", "application/xml", "image/svg+xml")
 
 
