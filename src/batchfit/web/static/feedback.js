@@ -1,9 +1,8 @@
-// "Was this helpful?": what sends it is loaded once somebody answers. Where that fails, the form sends itself.
+// "Was this helpful?": an answer opens the form in the page. Where that fails, it leads to the form's own page.
 
-const form = document.querySelector("[data-feedback]");
-const load = () => import("./feedback-form.js").catch(() => ({ send: () => form.submit() }));
-form.addEventListener("change", load, { once: true });
-form.addEventListener("submit", (event) => {
+const asking = document.querySelector(".feedback");
+asking.addEventListener("submit", (event) => {
   event.preventDefault();
-  load().then(({ send }) => send());
+  const address = `${asking.action}?${new URLSearchParams(new FormData(asking, event.submitter))}`;
+  import("./feedback-form.js").then(({ open }) => open(asking, address)).catch(() => location.assign(address));
 });
