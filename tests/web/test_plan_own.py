@@ -22,7 +22,7 @@ from batchfit.web.plan_own import MOST_CHARACTERS
 from tests.planning.decoder import SMALL, decoder
 from tests.web.html import Element, parse
 
-ASKED = {"gpu": "h100-80gb", "gpus": "8", "batch": "256"}
+ASKED = {"gpu": "a100-80gb", "gpus": "4", "batch": "512"}
 POINTS = "points=4:12GB,8:14GB&gpu=h100-80gb&gpus=8&batch=256"
 
 
