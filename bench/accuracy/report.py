@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from bench.accuracy import summary
+from bench.accuracy import peers, summary
 from bench.accuracy.picture import measured_ones, picture
 from bench.accuracy.scoring import Score
 
@@ -165,14 +165,15 @@ def load() -> dict[str, Any]:
     return found
 
 
-def _scores(results: dict[str, Any]) -> list[Score]:
+def scores_in(results: dict[str, Any]) -> list[Score]:
+    """The scores that are kept."""
     return [Score(**dict(zip(results["columns"], row, strict=True))) for row in results["scores"]]
 
 
 def pictures(results: dict[str, Any]) -> dict[str, str]:
     """Each family's picture, by file name."""
     families: dict[str, list[Score]] = defaultdict(list)
-    for score in measured_ones(_scores(results)):
+    for score in measured_ones(scores_in(results)):
         families[score.family].append(score)
     return {_file_name(family): picture(family, scores) for family, scores in sorted(families.items())}
 
@@ -183,7 +184,7 @@ def _file_name(family: str) -> str:
 
 def headline(results: dict[str, Any]) -> str:
     """What README says, in one sentence."""
-    scores = measured_ones(_scores(results))
+    scores = measured_ones(scores_in(results))
     errors = sorted(abs(score.error or 0) for score in scores)
     families = len({score.family for score in scores})
     return (
@@ -194,7 +195,7 @@ def headline(results: dict[str, Any]) -> str:
 
 def page(results: dict[str, Any]) -> str:
     """docs/accuracy.md, from the results that are kept."""
-    scores = _scores(results)
+    scores = scores_in(results)
     versions = ", ".join(f"{name} {number}" for name, number in sorted(results["versions"].items()))
     without = results["without"]
     return _PAGE.format(
@@ -203,6 +204,7 @@ def page(results: dict[str, Any]) -> str:
         versions=versions,
         headline=headline(results),
         table=text(table(scores)),
+        peers=peers.text(peers.load()),
         pictures="\n".join(f"![Predicted against measured](accuracy/{name})" for name in pictures(results)),
         without="\n".join(f"| {family} | {reason} | {count} |" for family, reason, count in without),
     )
@@ -242,6 +244,14 @@ sign says whether batchfit was too low.
 Both axes are logarithmic; the band is 5 % to either side, and rows outside of it are open circles.
 
 {pictures}
+
+## Beside other tools
+
+The same published runs, those with a peak of what is allocated, each tool asked as its documentation says. A tool that
+has no words for a run (a sharded one, one with adapters) is not counted for it. Not run here: llm-analysis,
+EleutherAI's calculator, Megatron's report, PyTorch's MemTracker, and tools that need a GPU or a server.
+
+{peers}
 
 ## Rows without a prediction
 
