@@ -44,9 +44,9 @@ def deepspeed(question: Question) -> float:
         raise CannotExpress("one GPU alone")
     _all_trained(question)
     model = _model(question)
-    total = sum(p.numel() for p in model.parameters())
-    largest = max(sum(p.numel() for p in m.parameters(recurse=False)) for m in model.modules())
-    return 4 * largest + int(18 * total / question.replicas)
+    total: int = sum(p.numel() for p in model.parameters())
+    largest: int = max(sum(p.numel() for p in m.parameters(recurse=False)) for m in model.modules())
+    return float(4 * largest + int(18 * total / question.replicas))
 
 
 PEER_TOOLS: dict[str, Callable[[Question], float]] = {
