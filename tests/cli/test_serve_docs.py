@@ -68,7 +68,7 @@ def test_the_limits_are_those_of_the_code() -> None:
         f"`--rate-limit`, {defaults['rate_limit']} |",
         f"`--feedback-rate-limit`, {defaults['feedback_rate_limit']} |",
         f"| {state.LONGEST_QUERY} bytes |",
-        f"| {bodies.LARGEST_BODY // 1024} KiB |",
+        f"| {bodies.LARGEST_BODY // 1024} KiB; {bodies.LARGEST_MODEL / 1e6:g} MB with",
         f"head has arrived | {server.LONGEST_HEAD:g} s |",
         f"body has arrived | {bodies.LONGEST_ARRIVAL:g} s |",
         f"within {server.LONGEST_FAREWELL} seconds",

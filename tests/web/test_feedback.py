@@ -147,6 +147,12 @@ def test_text_and_inputs_are_kept_and_the_way_back_leads_to_the_values(
     assert back.text == "Back to: Gradient accumulation memory"
 
 
+def test_a_line_s_end_is_one_character(asking: TestClient, kept: Kept) -> None:
+    answer = send(asking, opened(asking, "/en/plan", "yes"), text="\r\n" * 999 + "x" + "\r\n" * 1000)
+    assert answer.status_code == 303
+    assert kept.one().text == "x"
+
+
 def test_inputs_are_sent_only_with_the_person_s_agreement(asking: TestClient, kept: Kept) -> None:
     form = opened(asking, f"/en/{PATH}?micro_batch=6", "yes")
     assert "inputs" not in filled(form)
@@ -161,7 +167,7 @@ def test_what_cannot_be_kept_comes_back_with_the_reason_beside_it(asking: TestCl
     assert answer.status_code == 422
     again = form_of(answer.text)
     assert again.one(data_error="helpful").text == "bitte eine der beiden Antworten wählen"
-    assert again.one(data_error="text").text == "darf bis zu 2.000 Zeichen haben; dies sind 2.399"
+    assert again.one(data_error="text").text == "darf bis zu 2.000 Zeichen haben; dies sind 2.400"
     assert again.one("textarea").attributes["aria-invalid"] == "true"
     assert filled(again)["text"].split() == long.split()
     assert filled(again)["inputs"] == "micro_batch=6"
@@ -272,6 +278,11 @@ def test_a_script_is_told_what_it_wants_to_know(asking: TestClient, kept: Kept) 
         (
             {"helpful": "yes", "page": "plan", "helpfull": "no"},
             {"helpfull": "is no field of feedback; its fields are helpful, text, page, inputs, id"},
+        ),
+        ({"helpful": "yes", "page": "plan", "id": ""}, {"id": "must be a UUID or be left out; you gave –"}),
+        (
+            {"helpful": "yes", "page": "plan", "text": "\x07" * 2001},
+            {"text": "can have up to 2,000 characters; this has 2,001"},
         ),
         ({"helpful": "yes", "page": "plan", "id": "7"}, {"id": "must be a UUID or be left out; you gave 7"}),
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from importlib import resources
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Scope
 
 from batchfit.calculator import Calculator
 from batchfit.sentences import in_language
-from batchfit.web import api, pages
+from batchfit.web import api, openapi, pages
 from batchfit.web.access import Access
 from batchfit.web.feedback_pages import FeedbackPages
 from batchfit.web.kept import FromMemory, Kept
@@ -76,7 +76,7 @@ def create_app(
     )
     handlers.make_pages(handlers.public_url or origin)
     app: ASGIApp = Starlette(
-        routes=[*([Route("/metrics", metrics.page)] if metrics else ()), *handlers.routes()],
+        routes=[*([Route("/metrics", metrics.page)] if metrics else ()), *handlers.routes],
         exception_handlers={HTTPException: handlers.failed, 500: handlers.broken},
         lifespan=handlers.running,
     )
@@ -109,7 +109,9 @@ class _Handlers:
             script, "text/javascript", headers={"Cache-Control": "public, max-age=3600"}
         )
 
+    @cached_property
     def routes(self) -> list[Route]:
+        """Every address with what answers to it."""
         return [
             Route("/", self.root),
             Route("/healthz", self.health),
@@ -185,7 +187,7 @@ class _Handlers:
         return api.shelf(self.site, self._language(request), self._origin(request)).respond(request.headers)
 
     async def openapi(self, request: Request) -> Response:
-        return api.openapi(self.site, self._origin(request)).respond(request.headers)
+        return openapi.openapi(self.site, self._origin(request)).respond(request.headers)
 
     async def sitemap(self, request: Request) -> Response:
         return api.sitemap(self.site, self._origin(request)).respond(request.headers)
@@ -221,7 +223,14 @@ class _Handlers:
         headers = error.headers if isinstance(error, HTTPException) else None
         response = self.refused(request.scope, status)
         response.headers.update(headers or {})
+        if status == 405:
+            response.headers["Allow"] = ", ".join(sorted(self._methods(request.scope["path"])))
         return response
+
+    def _methods(self, path: str) -> set[str]:
+        """What can be done with a path: Starlette tells only of the first of the routes that share it."""
+        found = [route for route in self.routes if route.path_regex.match(path)]
+        return {method for route in found if route.path == found[0].path for method in route.methods or ()}
 
     async def broken(self, request: Request, error: Exception) -> Response:
         """A fault of ours."""

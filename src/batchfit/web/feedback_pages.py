@@ -177,9 +177,10 @@ class FeedbackPages:
 
 async def _form(request: Request) -> dict[str, str]:
     body = await _body(request, "application/x-www-form-urlencoded")
-    # What a browser's extension adds is none of ours; `back` are the values of the page that one goes back to.
+    # What a browser's extension adds is none of ours; `back` are the values of the page that one goes back to. Forms
+    # end lines in two characters, of which people see one.
     pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
-    return {name: value for name, value in pairs if name in (*FIELDS, "back")}
+    return {name: value.replace("\r\n", "\n") for name, value in pairs if name in (*FIELDS, "back")}
 
 
 async def _json(request: Request) -> dict[str, Any]:
