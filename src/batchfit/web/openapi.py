@@ -13,6 +13,7 @@ from batchfit import __version__, frameworks
 from batchfit.calculator import Calculator, Cards, Table
 from batchfit.fields import Field
 from batchfit.gpus import load_gpus
+from batchfit.numbers import decimal_text
 from batchfit.presets import Preset
 from batchfit.scales import DURATIONS
 from batchfit.settings import ATTENTION, CHECKPOINTING, OPTIMIZERS, PRECISIONS, QUANTIZE, SHARDING
@@ -283,24 +284,35 @@ def _schema(each: Field) -> Schema:
                 default = value if isinstance(value, int | float) else None
         case _:
             schema = {"type": "string"} | _amount(each)
+            if each.default:
+                reading = each.read(each.default)
+                number, unit = reading.number, reading.unit
+                if each.kind == "share" and not unit:
+                    number, unit = number * 100, "%"
+                default = decimal_text(number) + unit
     return schema | ({"default": default} if default is not None else {})
 
 
 def _amount(each: Field) -> Schema:
-    """A pattern for sizes, durations and shares, within the bounds: a number of up to four digits and a unit."""
+    """A pattern for sizes, durations and shares, within the bounds: a number of up to four digits before the point and
+    two after it, and a unit."""
     if each.kind == "share":
         scales = {"%": Decimal("0.01")}
     elif each.kind == "bytes":
         scales = {unit: Decimal(size) for unit, size in UNITS.items()}
     else:
         scales = {unit: times * Decimal(10) ** power for unit, (times, power) in DURATIONS.items()}
+    lowest, highest = Decimal(str(each.minimum)), Decimal(str(each.maximum))
     for digits in (4, 3, 2, 1):
-        least, most = Decimal(1), Decimal(10**digits)
-        units = [
-            u for u, scale in scales.items() if each.minimum <= least * scale and most * scale <= each.maximum
-        ]
+        most = Decimal(10**digits)
+        units = [unit for unit, scale in scales.items() if lowest <= scale and most * scale <= highest]
         if units:
-            return {"pattern": rf"^[1-9][0-9]{{0,{digits - 1}}}(\.[1-9][0-9]?)?({'|'.join(units)})$"}
+            below_one = (
+                r"0\.0[1-9]|0\.[1-9][0-9]?|" if lowest <= min(scales[unit] for unit in units) / 100 else ""
+            )
+            zero = "0|" if lowest <= 0 else ""
+            number = rf"{zero}{below_one}[1-9][0-9]{{0,{digits - 1}}}(\.[1-9][0-9]?)?"
+            return {"pattern": f"^({number})({'|'.join(units)})$"}
     return {}
 
 
