@@ -115,7 +115,8 @@ def _hold_inputs(model: nn.Module) -> None:
 
 class _HoldingLinear4bit(Linear4bit):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _Hold.apply(super().forward(x), x)
+        held: torch.Tensor = _Hold.apply(super().forward(x), x)  # type: ignore[no-untyped-call]
+        return held
 
 
 class _Hold(torch.autograd.Function):

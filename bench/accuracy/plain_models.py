@@ -46,7 +46,8 @@ class _LlamaBlock(nn.Module):
 
     def forward(self, x: Tensor, freqs_cis: Tensor) -> Tensor:
         h = x + self.attention(self.attention_norm(x), freqs_cis)
-        return h + self.feed_forward(self.ffn_norm(h))
+        result: Tensor = h + self.feed_forward(self.ffn_norm(h))
+        return result
 
 
 class _LlamaAttention(nn.Module):
@@ -67,7 +68,8 @@ class _LlamaAttention(nn.Module):
         q, k = _rotated(q, freqs_cis), _rotated(k, freqs_cis)
         q, k, v = (_repeated(t, self.heads // t.size(2)).transpose(1, 2) for t in (q, k, v))
         out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.wo(out.transpose(1, 2).contiguous().view(batch, length, -1))
+        result: Tensor = self.wo(out.transpose(1, 2).contiguous().view(batch, length, -1))
+        return result
 
 
 def _rotated(x: Tensor, freqs_cis: Tensor) -> Tensor:
@@ -90,11 +92,13 @@ class _GatedFeedForward(nn.Module):
         self.w3 = nn.Linear(hidden, ffn, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.w2(F.silu(self.w1(x)) * self.w3(x))
+        result: Tensor = self.w2(F.silu(self.w1(x)) * self.w3(x))
+        return result
 
 
 class Mpt(nn.Module):
-    """llm-foundry's MPT: learned positions, an output layer tied to the embedding, blocks without gates.
+    """llm-foundry's MPT: learned positions, an output layer tied to the embedding, blocks without gates, and the fused
+    cross-entropy of flash_attn that is its default (`loss_fn: fused_crossentropy`).
 
     Source: mosaicml/llm-foundry, `models/mpt/modeling_mpt.py`, 2023; flash attention is PyTorch's here.
     """
@@ -111,7 +115,29 @@ class Mpt(nn.Module):
         for block in self.blocks:
             x = block(x)
         logits = F.linear(self.norm_f(x), self.wte.weight)
-        return F.cross_entropy(logits.view(-1, logits.size(-1)), labels.view(-1))
+        losses: Tensor = _FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+            logits.view(-1, logits.size(-1))
+        )
+        return losses.mean()
+
+
+class _FusedCrossEntropy(torch.autograd.Function):
+    """Rows' losses from 16-bit logits in one kernel, which keeps the logits and a float32 log-sum a row; the gradient
+    is a tensor of its own, in the type of the logits.
+
+    Source: flash_attn 1.0, `losses/cross_entropy.py` (`SoftmaxCrossEntropyLossFn`) and csrc/xentropy.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor) -> Tensor:
+        losses, sums = (logits.new_empty(logits.size(0), dtype=torch.float32) for _ in range(2))
+        ctx.save_for_backward(logits, sums)
+        return losses
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        logits, _ = ctx.saved_tensors
+        return torch.empty_like(logits)
 
 
 class _MptBlock(nn.Module):
@@ -127,9 +153,11 @@ class _MptBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         batch, length, hidden = x.shape
         qkv = self.Wqkv(self.norm_1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        out = F.scaled_dot_product_attention(*qkv, is_causal=True)
+        q, k, v = qkv
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out_proj(out.transpose(1, 2).reshape(batch, length, hidden))
-        return x + self.down_proj(F.gelu(self.up_proj(self.norm_2(x))))
+        result: Tensor = x + self.down_proj(F.gelu(self.up_proj(self.norm_2(x))))
+        return result
 
 
 #: Classes by the model_type that adapters give.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -10,12 +11,17 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from bench.accuracy import summary
+from bench.accuracy import peers, summary
+from bench.accuracy.picture import measured_ones, picture
 from bench.accuracy.scoring import Score
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
-PAGE = HERE.parents[1] / "docs" / "accuracy.md"
+DOCS = HERE.parents[1] / "docs"
+README = DOCS.parent / "README.md"
+#: The line of README that tells of the results.
+_README_LINE = re.compile(r"^Against .*\(docs/accuracy\.md\)\.$", re.MULTILINE)
+PAGE, PICTURES = DOCS / "accuracy.md", DOCS / "accuracy"
 
 _KEPT = [field.name for field in fields(Score) if field.name != "reason"]
 
@@ -129,8 +135,28 @@ def save(scores: Sequence[Score], versions: dict[str, str]) -> None:
         + "\n]",
     ]
     RESULTS.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
-    PAGE.write_text(page(load()), encoding="utf-8")
-    summary.save(load())
+    write(load())
+
+
+def write(results: dict[str, Any]) -> None:
+    """The page and its pictures, from the results that are kept."""
+    PAGE.write_text(page(results), encoding="utf-8")
+    PICTURES.mkdir(exist_ok=True)
+    drawn = pictures(results)
+    for file in PICTURES.glob("*.svg"):
+        if file.name not in drawn:
+            file.unlink()
+    for name, svg in drawn.items():
+        (PICTURES / name).write_text(svg, encoding="utf-8")
+    summary.save(results)
+    README.write_text(readme(README.read_text(encoding="utf-8"), results), encoding="utf-8")
+
+
+def readme(text: str, results: dict[str, Any]) -> str:
+    """README with the headline of these results."""
+    return _README_LINE.sub(
+        lambda _: f"{headline(results)}: [how far off it is](docs/accuracy.md).", text, count=1
+    )
 
 
 def load() -> dict[str, Any]:
@@ -139,16 +165,47 @@ def load() -> dict[str, Any]:
     return found
 
 
+def scores_in(results: dict[str, Any]) -> list[Score]:
+    """The scores that are kept."""
+    return [Score(**dict(zip(results["columns"], row, strict=True))) for row in results["scores"]]
+
+
+def pictures(results: dict[str, Any]) -> dict[str, str]:
+    """Each family's picture, by file name."""
+    families: dict[str, list[Score]] = defaultdict(list)
+    for score in measured_ones(scores_in(results)):
+        families[score.family].append(score)
+    return {_file_name(family): picture(family, scores) for family, scores in sorted(families.items())}
+
+
+def _file_name(family: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", family.lower()).strip("-") + ".svg"
+
+
+def headline(results: dict[str, Any]) -> str:
+    """What README says, in one sentence."""
+    scores = measured_ones(scores_in(results))
+    errors = sorted(abs(score.error or 0) for score in scores)
+    families = len({score.family for score in scores})
+    return (
+        f"Against {len(scores)} figures from {families} sets of published GPU runs, the median error is "
+        f"{100 * statistics.median(errors):.1f} % and {sum(e <= 0.05 for e in errors) / len(errors):.0%} are within 5 %"
+    )
+
+
 def page(results: dict[str, Any]) -> str:
     """docs/accuracy.md, from the results that are kept."""
-    scores = [Score(**dict(zip(results["columns"], row, strict=True))) for row in results["scores"]]
+    scores = scores_in(results)
     versions = ", ".join(f"{name} {number}" for name, number in sorted(results["versions"].items()))
     without = results["without"]
     return _PAGE.format(
         scored=len(scores),
         unscored=sum(count for *_, count in without),
         versions=versions,
+        headline=headline(results),
         table=text(table(scores)),
+        peers=peers.text(peers.load()),
+        pictures="\n".join(f"![Predicted against measured](accuracy/{name})" for name in pictures(results)),
         without="\n".join(f"| {family} | {reason} | {count} |" for family, reason, count in without),
     )
 
@@ -157,6 +214,8 @@ _PAGE = """\
 <!-- Written by scripts/accuracy from bench/accuracy/results.json; edit neither by hand. -->
 
 # How far off batchfit is
+
+{headline}, with the libraries of a run's time where they are known.
 
 Runs that others published, with the memory they measured on real GPUs, against what batchfit says without one. Nothing
 in batchfit is fitted to these figures: a wrong prediction stays in the table until its cause is found.
@@ -179,6 +238,20 @@ Errors are relative to the published figure; *median* and *90th* percentile are 
 sign says whether batchfit was too low.
 
 {table}
+
+## Predicted against measured
+
+Both axes are logarithmic; the band is 5 % to either side, and rows outside of it are open circles.
+
+{pictures}
+
+## Beside other tools
+
+The same published runs, those with a peak of what is allocated, each tool asked as its documentation says. A tool that
+has no words for a run (a sharded one, one with adapters) is not counted for it. Not run here: llm-analysis,
+EleutherAI's calculator, Megatron's report, PyTorch's MemTracker, and tools that need a GPU or a server.
+
+{peers}
 
 ## Rows without a prediction
 

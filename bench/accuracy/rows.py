@@ -12,7 +12,7 @@ DATA = Path(__file__).parent / "data"
 
 #: What a unit of the column mem_unit is in bytes, by its first word. Where a source prints "GB" and does not say
 #: which, the number is taken as GiB, as PyTorch's own summaries count.
-_UNITS = {"bytes": 1, "MiB": 2**20, "MB": 2**20, "GiB": 2**30, "GB": 2**30, "1e9": 10**9}
+_UNITS = {"bytes": 1, "MiB": 2**20, "MB": 2**20, "GiB": 2**30, "GB": 2**30, "G": 2**30, "1e9": 10**9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Row:
 
     @property
     def measured_bytes(self) -> int | None:
-        """The published figure in bytes; None where a row only says what fits or fails."""
+        """The published figure in bytes; None where a row only says what fits or fails, or its unit is not known."""
         text, unit = self["mem_raw"].split(" ")[0], self["mem_unit"]
         if not text or not unit:
             return None
-        scale = _UNITS["1e9"] if "1e9" in unit else _UNITS[unit.split(" ")[0]]
+        scale = _UNITS.get("1e9" if "1e9" in unit else unit.split(" ")[0])
         try:
-            return round(float(text) * scale)
+            return None if scale is None else round(float(text) * scale)
         except ValueError:
             return None
 

@@ -59,7 +59,7 @@ def nearest_shape(config: Mapping[str, Any]) -> Match | None:
     near."""
     matches = (
         Match(entry, tuple(differences(config, known)))
-        for entry, known in _configs()
+        for entry, known in _configs(load_models())
         if _kind(known) == _kind(config)
     )
     best = min(matches, key=lambda match: len(match.differences), default=None)
@@ -80,11 +80,9 @@ def differences(given: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[
 
 
 @cache
-def _configs() -> tuple[tuple[ModelEntry, dict[str, Any]], ...]:
+def _configs(entries: tuple[ModelEntry, ...]) -> tuple[tuple[ModelEntry, dict[str, Any]], ...]:
     return tuple(
-        (entry, json.loads(entry.config.read_text("utf-8")))
-        for entry in load_models()
-        if entry.config.is_file()
+        (entry, json.loads(entry.config.read_text("utf-8"))) for entry in entries if entry.config.is_file()
     )
 
 

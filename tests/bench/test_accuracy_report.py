@@ -7,10 +7,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from bench.accuracy import report
+from bench.accuracy.picture import measured_ones, picture
 from bench.accuracy.question import Question
 from bench.accuracy.rows import Row
 from bench.accuracy.scoring import Score, predicted, score
@@ -87,6 +89,36 @@ def test_percentiles(share: float, expected: int) -> None:
 
 def test_the_page_is_what_the_results_say() -> None:
     assert report.PAGE.read_text(encoding="utf-8") == report.page(report.load())
+
+
+def test_the_pictures_are_of_the_results() -> None:
+    drawn = report.pictures(report.load())
+    assert {path.name for path in report.PICTURES.glob("*.svg")} == set(drawn)
+    for name, svg in drawn.items():
+        assert (report.PICTURES / name).read_text(encoding="utf-8") == svg
+        assert f"(accuracy/{name})" in report.PAGE.read_text(encoding="utf-8")
+
+
+def test_readme_says_the_headline() -> None:
+    text = report.README.read_text(encoding="utf-8")
+    assert f"{report.headline(report.load())}: [" in text
+    assert report.readme(text, report.load()) == text
+    results = copy.deepcopy(report.load())
+    del results["scores"][: len(results["scores"]) // 2]
+    assert report.readme(text, results) != text
+
+
+def test_a_picture_tells_rows_within_the_band_from_others() -> None:
+    near, far = scored(0.01), Score("r2", "f", "g", "allocated", "today", 1000, 2000, 2000, 1.0)
+    svg = picture("a & b", [near, far, scored(None)])
+    assert svg.count('class="in"') == svg.count('class="out"') == 1
+    assert "a &amp; b: 1 of 2 within 5 %" in svg
+    ElementTree.fromstring(svg)
+
+
+def test_a_row_counts_once_with_the_libraries_of_its_time() -> None:
+    era = Score("r", "f", "g", "allocated", "transformers-4.48", 1000, 1000, 1000, 0.0)
+    assert measured_ones([scored(0.2), era]) == [era]
 
 
 def test_a_stale_page_would_be_noticed() -> None:

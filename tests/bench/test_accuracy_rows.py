@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchfit.sharding import FSDP1
+from batchfit.sharding import DDP, FSDP1
 from bench.accuracy.families import ADAPTERS, figures, question
 from bench.accuracy.question import MEASURES, CannotExpress, Question
 from bench.accuracy.rows import Row, read
@@ -129,3 +129,16 @@ def test_adapters_by_their_experiment_and_by_what_the_result_says() -> None:
 def test_what_cannot_be_expressed_says_why(row_id: str, changes: dict[str, str], reason: str) -> None:
     with pytest.raises(CannotExpress, match=reason):
         asked(row_id, **changes)
+
+
+def test_adapters_over_consumer_cards_are_units_of_fsdp1_or_whole_replicas() -> None:
+    sharded, whole = question(ROWS["fsdpq-001"]), question(ROWS["fsdpq-043"])
+    assert sharded.sharding == FSDP1(backward_prefetch="none")
+    assert (sharded.trace["quantize"], sharded.trace["adapters"]["lora"]["rank"]) == ("nf4", 64)
+    assert whole.sharding == DDP()
+    assert whole.measure == "fits"
+
+
+def test_a_unit_that_is_not_known_gives_no_figure() -> None:
+    assert Row("r", "f", {"mem_raw": "3", "mem_unit": "G (unspecified)"}).measured_bytes == 3 * 2**30
+    assert Row("r", "f", {"mem_raw": "3", "mem_unit": "pages"}).measured_bytes is None

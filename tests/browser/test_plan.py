@@ -159,3 +159,31 @@ def test_it_prints(page: Page) -> None:
         expect(page.locator(hidden).first).to_be_hidden()
     expect(page.locator("#plans")).to_be_visible()
     assert len(page.pdf(format="A4")) > 10_000
+
+
+def test_the_activation_per_sample_is_found_and_filled_in(page: Page) -> None:
+    page.goto("/en/gradient-accumulation?accumulation_steps=16")
+    expect(page.locator("#accumulation_steps")).to_have_value("16")
+    page.locator("#replicas").fill("8")
+    # Enter goes on computing here; only the button leads away.
+    page.locator("#replicas").press("Enter")
+    page.get_by_role("button", name="Find the activation per sample of a model").click()
+    expect(page.locator("html[data-ready]")).to_be_attached()
+    page.locator("#model").select_option(LLAMA)
+    page.locator("#checkpointing").select_option("full")
+    expect(page.locator("[data-sentence]")).to_contain_text("full checkpointing")
+    expect(page).to_have_url(re.compile("checkpointing=full"))
+    assert findings(page) == []
+    size = page.locator(".factor b").inner_text()
+    page.get_by_role("link", name="in the calculator").click()
+    expect(page.locator("#activation_per_sample")).to_have_value(size.partition("\N{NO-BREAK SPACE}")[0])
+    expect(page.locator("#accumulation_steps")).to_have_value("16")
+    expect(page.locator("#replicas")).to_have_value("8")
+
+
+@pytest.mark.parametrize("lang", ["en", "ar"])
+def test_the_page_about_accuracy(open_context: Callable[..., BrowserContext], lang: str) -> None:
+    page = open_context(viewport={"width": 320, "height": 640}).new_page()
+    page.goto(f"/{lang}/accuracy")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert findings(page) == []

@@ -15,9 +15,14 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
+
+import batchfit
+
+#: Where this batchfit is, from whatever folder a server is started.
+SOURCES = Path(batchfit.__file__).parent.parent
 
 
 def free_port() -> int:
@@ -50,6 +55,13 @@ class Serving:
         with urllib.request.urlopen(self.url + path, timeout=10) as response:
             return json.load(response)
 
+    def post(self, path: str, **fields: str) -> HTTPResponse:
+        """What it answers to JSON."""
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, json.dumps(fields).encode(), headers)
+        answer: HTTPResponse = urllib.request.urlopen(request, timeout=10)
+        return answer
+
     def stop(self, sent: int = signal.SIGTERM) -> int:
         """Sends a signal and waits: the exit status."""
         self.process.send_signal(sent)
@@ -64,7 +76,9 @@ def served(folder: Path, *arguments: str, **environment: str) -> Iterator[Servin
     with complaints.open("w") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "batchfit", "serve", "--port", str(port), *arguments],
-            env=os.environ | {"BATCHFIT_DATA": str(folder / "data")} | environment,
+            env=os.environ
+            | {"BATCHFIT_DATA": str(folder / "data"), "PYTHONPATH": str(SOURCES)}
+            | environment,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
             text=True,

@@ -74,10 +74,21 @@ def away(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
 
 
 def form_of(html: str) -> Element:
-    """The form about the page."""
-    forms = parse(html).all("form", data_feedback="")
-    assert len(forms) == 1
-    return forms[0]
+    """The form that sends feedback."""
+    return parse(html).one("form", class_="feedback", method="post")
+
+
+def opened(client: TestClient, path: str, answer: str = "") -> Element:
+    """The form that the question at the end of a page leads to, by the button of an answer."""
+    asking = parse(client.get(path).text).one("form", class_="actions feedback")
+    assert [each.attributes["value"] for each in asking.all("button", name="helpful")] == [
+        "yes",
+        "needs_work",
+    ]
+    query = {"page": asking.one("input", name="page").attributes["value"], "helpful": answer}
+    response = client.get(asking.attributes["action"], params=query, headers={"Referer": ORIGIN + path})
+    assert response.status_code == 200
+    return form_of(response.text)
 
 
 def filled(form: Element, **typed: str) -> dict[str, str]:
@@ -88,8 +99,10 @@ def filled(form: Element, **typed: str) -> dict[str, str]:
         if control.tag == "textarea":
             sent[name] = typed.pop(name, control.text)
         elif kind == "radio":
-            if control.attributes["value"] == typed.get(name):
-                sent[name] = typed.pop(name)
+            if control.attributes["value"] == typed.get(name) or (
+                name not in typed and "checked" in control.attributes
+            ):
+                sent[name] = typed.pop(name, control.attributes["value"])
         elif kind == "checkbox":
             if typed.pop(name, None) is not None or "checked" in control.attributes:
                 sent[name] = control.attributes["value"]
@@ -99,8 +112,8 @@ def filled(form: Element, **typed: str) -> dict[str, str]:
     return sent
 
 
-def send(client: TestClient, form: Element, came_from: str = "", **typed: str) -> Any:
-    headers = {"Origin": ORIGIN, "Referer": ORIGIN + came_from}
+def send(client: TestClient, form: Element, **typed: str) -> Any:
+    headers = {"Origin": ORIGIN, "Referer": ORIGIN + "/de/feedback?page=plan"}
     return client.post(form.attributes["action"], data=filled(form, **typed), headers=headers)
 
 
@@ -109,7 +122,7 @@ def send(client: TestClient, form: Element, came_from: str = "", **typed: str) -
 
 @pytest.mark.parametrize("path", ["", "plan", PATH])
 def test_a_page_asks_and_keeps_the_answer(asking: TestClient, kept: Kept, path: str) -> None:
-    answer = send(asking, form_of(asking.get(f"/de/{path}").text), f"/de/{path}", helpful="yes")
+    answer = send(asking, opened(asking, f"/de/{path}", "yes"))
     assert answer.status_code == 303
     thanks = asking.get(answer.headers["location"])
     assert parse(thanks.text).one("h1").text == "Danke"
@@ -122,9 +135,9 @@ def test_text_and_inputs_are_kept_and_the_way_back_leads_to_the_values(
     asking: TestClient, kept: Kept
 ) -> None:
     address = f"/en/{PATH}?micro_batch=6&activation_per_sample=0.75"
-    form = form_of(asking.get(address).text)
+    form = opened(asking, address, "needs_work")
     typed = "  Why 0.75?\r\n\r\n<script>alert(1)</script> 😀 \x00\x1b "
-    answer = send(asking, form, address, helpful="needs_work", text=typed, inputs="on")
+    answer = send(asking, form, text=typed, inputs="on")
     entry = kept.one()
     assert entry.text == "Why 0.75?\n\n<script>alert(1)</script> 😀"
     assert entry.inputs == "micro_batch=6&activation_per_sample=0.75"
@@ -134,39 +147,42 @@ def test_text_and_inputs_are_kept_and_the_way_back_leads_to_the_values(
     assert back.text == "Back to: Gradient accumulation memory"
 
 
+def test_a_line_s_end_is_one_character(asking: TestClient, kept: Kept) -> None:
+    answer = send(asking, opened(asking, "/en/plan", "yes"), text="\r\n" * 999 + "x" + "\r\n" * 1000)
+    assert answer.status_code == 303
+    assert kept.one().text == "x"
+
+
 def test_inputs_are_sent_only_with_the_person_s_agreement(asking: TestClient, kept: Kept) -> None:
-    form = form_of(asking.get(f"/en/{PATH}?micro_batch=6").text)
-    assert "inputs" not in filled(form, helpful="yes")
-    send(asking, form, f"/en/{PATH}?micro_batch=6", helpful="yes")
+    form = opened(asking, f"/en/{PATH}?micro_batch=6", "yes")
+    assert "inputs" not in filled(form)
+    send(asking, form)
     assert kept.one().inputs is None
 
 
 def test_what_cannot_be_kept_comes_back_with_the_reason_beside_it(asking: TestClient, kept: Kept) -> None:
-    form = form_of(asking.get(f"/de/{PATH}?micro_batch=6").text)
+    form = opened(asking, f"/de/{PATH}?micro_batch=6")
     long = "zu lang " * 300
-    answer = send(asking, form, f"/de/{PATH}?micro_batch=6", text=long, inputs="on")
+    answer = send(asking, form, text=long, inputs="on")
     assert answer.status_code == 422
     again = form_of(answer.text)
     assert again.one(data_error="helpful").text == "bitte eine der beiden Antworten wählen"
-    assert again.one(data_error="text").text == "darf bis zu 2.000 Zeichen haben; dies sind 2.399"
+    assert again.one(data_error="text").text == "darf bis zu 2.000 Zeichen haben; dies sind 2.400"
     assert again.one("textarea").attributes["aria-invalid"] == "true"
     assert filled(again)["text"].split() == long.split()
     assert filled(again)["inputs"] == "micro_batch=6"
     assert not kept.all()
-    assert send(asking, again, "/de/feedback", helpful="yes", text="kurz").status_code == 303
+    assert send(asking, again, helpful="yes", text="kurz").status_code == 303
     assert (kept.one().text, kept.one().inputs) == ("kurz", "micro_batch=6")
 
 
 @pytest.mark.parametrize("lang", languages())
 def test_while_the_database_is_away_the_text_comes_back(away: TestClient, lang: str) -> None:
-    form = form_of(away.get(f"/{lang}/plan").text)
-    answer = send(away, form, f"/{lang}/plan", helpful="needs_work", text="bitte <nicht> verlieren")
+    answer = send(away, opened(away, f"/{lang}/plan", "needs_work"), text="bitte <nicht> verlieren")
     assert answer.status_code == 503
     assert int(answer.headers["retry-after"]) > 0
-    again = form_of(answer.text)
-    assert filled(again, helpful="needs_work")["text"] == "bitte <nicht> verlieren"
-    chosen = [each.attributes["value"] for each in again.all("input", type="radio", checked="")]
-    assert chosen == ["needs_work"]
+    again = filled(form_of(answer.text))
+    assert (again["text"], again["helpful"]) == ("bitte <nicht> verlieren", "needs_work")
     said = parse(answer.text).one(role="alert").text
     assert said
     assert (said == "Nothing is lost: what you wrote is still here. Send it again in a moment.") == (
@@ -182,12 +198,20 @@ def test_the_health_check_tells_of_the_database(
     assert away.get("/healthz").text == "ok\n"
 
 
-def test_the_form_by_itself(asking: TestClient) -> None:
+def test_the_form_names_its_page(asking: TestClient) -> None:
     root = parse(asking.get(f"/en/feedback?page={PATH}").text)
-    assert root.one("input", type="hidden").attributes["value"] == PATH
+    assert root.one("input", name="page").attributes["value"] == PATH
     assert root.one("p", class_="purpose").one("a").attributes["href"] == f"/en/{PATH}"
-    unknown = parse(asking.get('/en/feedback?page="><script>').text)
-    assert unknown.one("input", type="hidden").attributes["value"] == "home"
+    unknown = form_of(asking.get('/en/feedback?page="><script>').text)
+    assert unknown.one("input", name="page").attributes["value"] == "home"
+
+
+def test_the_way_back_is_not_kept(asking: TestClient, kept: Kept) -> None:
+    form = opened(asking, f"/en/{PATH}?micro_batch=6", "yes")
+    assert filled(form)["back"] == "micro_batch=6"
+    answer = send(asking, form)
+    assert answer.headers["location"].endswith(f"/thanks?page={PATH}&micro_batch=6")
+    assert kept.one().inputs is None
 
 
 @pytest.mark.parametrize("query", ["", "page=nothing", "page=//evil.example", "other=plan"])
@@ -232,7 +256,8 @@ def test_a_script_is_told_what_it_wants_to_know(asking: TestClient, kept: Kept) 
     name = "8f14e45f-ceea-467f-a8b4-3c4d5e6f7a8b"
     for _ in range(2):
         answer = asking.post("/ja/feedback.json", json={"helpful": "yes", "page": "plan", "id": name})
-        assert (answer.status_code, answer.json()) == (201, {"id": name})
+        thanks = "ありがとうございます。フィードバックを保存しました。"
+        assert (answer.status_code, answer.json()) == (201, {"id": name, "message": thanks})
     assert kept.one().language == "ja"
     assert "access-control-allow-origin" not in answer.headers
     assert answer.headers["cache-control"] == "no-store"
@@ -253,6 +278,11 @@ def test_a_script_is_told_what_it_wants_to_know(asking: TestClient, kept: Kept) 
         (
             {"helpful": "yes", "page": "plan", "helpfull": "no"},
             {"helpfull": "is no field of feedback; its fields are helpful, text, page, inputs, id"},
+        ),
+        ({"helpful": "yes", "page": "plan", "id": ""}, {"id": "must be a UUID or be left out; you gave –"}),
+        (
+            {"helpful": "yes", "page": "plan", "text": "\x07" * 2001},
+            {"text": "can have up to 2,000 characters; this has 2,001"},
         ),
         ({"helpful": "yes", "page": "plan", "id": "7"}, {"id": "must be a UUID or be left out; you gave 7"}),
         (

@@ -22,7 +22,7 @@ from batchfit.web.plan_own import MOST_CHARACTERS
 from tests.planning.decoder import SMALL, decoder
 from tests.web.html import Element, parse
 
-ASKED = {"gpu": "h100-80gb", "gpus": "8", "batch": "256"}
+ASKED = {"gpu": "a100-80gb", "gpus": "4", "batch": "512"}
 POINTS = "points=4:12GB,8:14GB&gpu=h100-80gb&gpus=8&batch=256"
 
 
@@ -336,3 +336,13 @@ def test_no_points_are_too_odd(client: TestClient, fields: dict[str, str]) -> No
     for path in ("/en/plan", "/de/plan.json"):
         response = client.get(path, params=fields)
         assert response.status_code in (200, 422), response.text
+
+
+def test_the_lines_that_hold_most_are_told_without_folders_of_other_machines(client: TestClient) -> None:
+    asked = {"model": "llama-3.1-8b", **ASKED, "seq_len": "4096", "checkpointing": "none"}
+    root = parse(client.get("/en/plan", params=asked).text)
+    rows = root.one("details", data_key="ledger").all("tr")[1:]
+    assert len(rows) >= 3
+    assert "down_proj" in rows[0].one("code").text
+    assert rows[0].one("small").text.startswith("transformers/models/llama/")
+    assert all(not row.one("small").text.startswith("/") for row in rows)

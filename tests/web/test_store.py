@@ -103,6 +103,13 @@ def test_a_migrated_database_is_opened_again(kept: Store) -> None:
     again.close()
 
 
+def test_what_is_closed_opens_again(kept: Store) -> None:
+    add(kept, entry())
+    kept.close()
+    add(kept, entry())
+    assert len(list(kept.between(None, None))) == 2
+
+
 def test_migrations_are_taken_in_order_and_once(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     add(kept, entry())
 

@@ -11,17 +11,30 @@ from collections.abc import Callable, Iterable, Iterator
 from bench.accuracy.families import (
     fms,
     fsdp_qlora,
+    fsdp_qlora_runs,
     hf_docs,
     litgpt,
     llmfoundry,
     peft_methods,
+    qwen,
     torchtitan,
     torchtune,
 )
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import Row
 
-ADAPTERS = (fms, peft_methods, fsdp_qlora, torchtune, litgpt, hf_docs, torchtitan, llmfoundry)
+ADAPTERS = (
+    fms,
+    peft_methods,
+    fsdp_qlora,
+    torchtune,
+    litgpt,
+    hf_docs,
+    torchtitan,
+    llmfoundry,
+    fsdp_qlora_runs,
+    qwen,
+)
 
 _BY_FAMILY: dict[str, Callable[[Row], Question]] = {
     family: adapter.question for adapter in ADAPTERS for family in adapter.FAMILIES

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from batchfit.web.metrics import Metrics
     from batchfit.web.store import Store
 
 EXAMPLES = """\b
 Examples:
   batchfit serve
-  batchfit serve --port 9000 --public-url https://fit.example.org
-  batchfit serve --no-feedback
+  batchfit serve --port 9000 --public-url https://fit.example.org --trusted-proxy 127.0.0.1
+  batchfit serve --no-feedback --metrics
   batchfit serve --database-url postgresql://batchfit@db.example.org/batchfit
+  batchfit serve --access-log /var/log/batchfit.log --rate-limit 300/minute
 """
 
 
@@ -32,6 +36,14 @@ Examples:
     "--allow-trace",
     is_flag=True,
     help="Trace the config.json that people give, in processes of their own with limits on time and memory.",
+)
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    metavar="ADDRESS",
+    multiple=True,
+    envvar="FORWARDED_ALLOW_IPS",
+    help="The address or network of a server in front, whose X-Forwarded-For is believed; may be repeated.",
 )
 @click.option(
     "--feedback/--no-feedback", default=True, show_default=True, help="Ask on pages whether they helped."
@@ -55,22 +67,36 @@ Examples:
     show_default=True,
     help="How often each address may send feedback; none sets no limit.",
 )
+@click.option(
+    "--access-log",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file for the access log, a line of JSON for each request, instead of stderr.",
+)
+@click.option("--no-access-log", "quiet", is_flag=True, help="Write no access log.")
+@click.option("--log-queries", is_flag=True, help="Note in the access log what people typed, too.")
+@click.option("--metrics", is_flag=True, help="Show figures for Prometheus at /metrics.")
 def command(
     host: str,
     port: int,
     public_url: str | None,
+    trusted_proxies: tuple[str, ...],
     feedback: bool,
     database_url: str | None,
     rate_limit: str,
     feedback_rate_limit: str,
     allow_trace: bool,
+    access_log: Path | None,
+    quiet: bool,
+    log_queries: bool,
+    metrics: bool,
 ) -> None:
     """Serve the web app: every calculator as a page, an embed and JSON."""
     try:
-        import uvicorn
-
+        from batchfit.web.access import AccessLog
         from batchfit.web.app import create_app
         from batchfit.web.limits import Rates
+        from batchfit.web.server import serve
     except ModuleNotFoundError as missing:
         raise click.ClickException(_install(missing)) from None
     if public_url and not public_url.startswith(("http://", "https://")):
@@ -79,14 +105,47 @@ def command(
         )
     if database_url and not feedback:
         raise click.UsageError("--database-url is where feedback is kept: leave it out with --no-feedback")
+    if quiet and (access_log or log_queries):
+        raise click.UsageError("--no-access-log leaves nothing for --access-log or --log-queries to say")
+    try:
+        log = None if quiet else AccessLog(access_log, queries=log_queries)
+    except OSError as error:
+        message = f"cannot be written: {error.strerror}; you gave {access_log}"
+        raise click.BadParameter(message, param_hint="--access-log") from None
     app = create_app(
         public_url=public_url,
         origin=f"http://{host}:{port}",
         feedback=_store(database_url) if feedback else None,
         rates=Rates(answers=rate_limit, feedback=feedback_rate_limit),
         allow_trace=allow_trace,
+        log=log,
+        metrics=_metrics() if metrics else None,
     )
-    uvicorn.run(app, host=host, port=port, server_header=False)
+    serve(app, host=host, port=port, trusted_proxies=_proxies(trusted_proxies))
+    if log:
+        log.close()
+
+
+def _proxies(given: tuple[str, ...]) -> str:
+    """The proxies as uvicorn takes them."""
+    for proxy in given:
+        try:
+            if proxy != "*":
+                ip_network(proxy, strict=False)
+        except ValueError:
+            message = (
+                f"must be an address such as 10.0.0.2, a network such as 10.0.0.0/8, or *; you gave {proxy}"
+            )
+            raise click.BadParameter(message, param_hint="--trusted-proxy") from None
+    return ",".join(given)
+
+
+def _metrics() -> Metrics:
+    try:
+        from batchfit.web.metrics import Metrics
+    except ModuleNotFoundError as missing:
+        raise click.ClickException(f"--metrics needs {missing.name}: install batchfit[metrics]") from None
+    return Metrics()
 
 
 def _store(database_url: str | None) -> Store:

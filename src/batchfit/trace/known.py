@@ -16,8 +16,8 @@ from torch.utils._pytree import tree_map_only
 #: Whole numbers and truths up to so many elements are kept: a mask over a long batch, token ids.
 _MOST_DISCRETE = 1 << 20
 
-#: Floating-point values up to so many elements are kept: schedules, scales, single numbers.
-_MOST_FLOATING = 1 << 12
+#: Floating-point values up to so many elements are kept: schedules, scales, single numbers, masks of a few samples.
+_MOST_FLOATING = 1 << 14
 
 
 class KnownValues:

@@ -8,7 +8,7 @@ from batchfit.accuracy import kinds
 from batchfit.numbers import format_number
 from batchfit.planning.throughput import error_sentence, measured_error
 from batchfit.records import to_json
-from batchfit.sentences import in_language, percent
+from batchfit.sentences import Sentence, in_language, percent
 from batchfit.web.api import as_json
 from batchfit.web.pages import REVALIDATE
 from batchfit.web.plan_worked import ACCURACY, kind_name
@@ -43,7 +43,7 @@ def accuracy_page(site: Site, lang: str, origin: str) -> Stored:
         origin=origin,
         slug=ACCURACY,
         rows=rows,
-        times=in_language(error_sentence(), lang),
+        times=in_language(Sentence("{error}.", error=error_sentence()), lang),
         switch={other: f"/{other}/{ACCURACY}" for other in site.languages},
     )
     return Stored(html.encode(), "text/html", headers=REVALIDATE)

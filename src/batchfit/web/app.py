@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from importlib import resources
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -20,14 +20,16 @@ from starlette.types import ASGIApp, Scope
 
 from batchfit.calculator import Calculator
 from batchfit.sentences import in_language
-from batchfit.web import api, pages
+from batchfit.web import api, openapi, pages
+from batchfit.web.access import Access
 from batchfit.web.feedback_pages import FeedbackPages
+from batchfit.web.kept import FromMemory, Kept
 from batchfit.web.limits import Limited
 from batchfit.web.negotiation import language_in_path, preferred
 from batchfit.web.plan_routes import PlanRoutes
 from batchfit.web.plan_trace import Tracer
 from batchfit.web.refusals import refusal_for
-from batchfit.web.security import Security
+from batchfit.web.security import Security, host_of
 from batchfit.web.sharing import Sharing
 from batchfit.web.shelf import Shelf
 from batchfit.web.site import Site
@@ -35,11 +37,11 @@ from batchfit.web.state import State, read_state
 from batchfit.web.stored import Stored
 
 if TYPE_CHECKING:
+    from batchfit.web.access import AccessLog
     from batchfit.web.limits import Rates
+    from batchfit.web.metrics import Metrics
     from batchfit.web.store import Store
 
-#: Names of the app whose pages are kept: it has one or two, and whoever makes up others gains nothing by it.
-_ORIGINS = 4
 #: Pages about errors that are kept, by language, status and minutes to wait.
 _ERROR_PAGES = 100
 
@@ -52,6 +54,8 @@ def create_app(
     feedback: Store | None = None,
     rates: Rates | None = None,
     allow_trace: bool = False,
+    log: AccessLog | None = None,
+    metrics: Metrics | None = None,
 ) -> ASGIApp:
     """The app that serves a shelf of calculators, by default every one there is.
 
@@ -60,8 +64,8 @@ def create_app(
     pages are made at start, those of others when first asked for.
 
     Pages ask whether they helped where there is a store to keep the `feedback` in; it is closed with the app.
-    `rates` limit how much each address may ask for. `allow_trace` lets people have
-    their configs traced, each in a process of its own.
+    `rates` limit how much each address may ask for. `allow_trace` lets people have their configs traced, each in a
+    process of its own. Every request is noted in the `log` and the `metrics`, which /metrics shows.
     """
     handlers = _Handlers(
         Site(Shelf(shelf), feedback=feedback is not None),
@@ -71,13 +75,15 @@ def create_app(
         Tracer(allowed=allow_trace),
     )
     handlers.make_pages(handlers.public_url or origin)
-    app = Starlette(
-        routes=handlers.routes(),
+    app: ASGIApp = Starlette(
+        routes=[*([Route("/metrics", metrics.page)] if metrics else ()), *handlers.routes],
         exception_handlers={HTTPException: handlers.failed, 500: handlers.broken},
         lifespan=handlers.running,
     )
-    limited = Limited(app, rates, handlers.refused) if rates else app
-    return Security(limited, handlers.refused, public_url)
+    if rates:
+        app = Limited(app, rates, handlers.refused)
+    app = FromMemory(app, handlers.from_memory)
+    return Access(Security(app, handlers.refused, public_url), log, metrics)
 
 
 class _Handlers:
@@ -95,7 +101,7 @@ class _Handlers:
         self.feedback = feedback
         self.feedback_pages = FeedbackPages(site, feedback, rates) if feedback else None
         self._refused: OrderedDict[tuple[str, int, int], Stored] = OrderedDict()
-        self._kept: OrderedDict[str, dict[str, Stored]] = OrderedDict()
+        self._kept = Kept()
         self.sharing = Sharing(site, self._language, self._origin, self._page)
         script = resources.files("batchfit.web").joinpath("static", "embed.js").read_bytes()
         # Other people's pages name it by this address for years, so it is not kept for ever.
@@ -103,7 +109,9 @@ class _Handlers:
             script, "text/javascript", headers={"Cache-Control": "public, max-age=3600"}
         )
 
+    @cached_property
     def routes(self) -> list[Route]:
+        """Every address with what answers to it."""
         return [
             Route("/", self.root),
             Route("/healthz", self.health),
@@ -126,11 +134,11 @@ class _Handlers:
     def make_pages(self, origin: str) -> None:
         """Makes every page in its default state."""
         for lang in self.site.languages:
-            self._keep(origin, f"/{lang}/", partial(pages.home_page, self.site, lang, origin))
+            self._kept.page(origin, f"/{lang}/", partial(pages.home_page, self.site, lang, origin))
             for calculator in self.site.shelf:
                 state = read_state(calculator, lang, [])
                 page = partial(pages.calculator_page, self.site, state, origin)
-                self._keep(origin, f"/{lang}/{calculator.slug}", page)
+                self._kept.page(origin, f"/{lang}/{calculator.slug}", page)
 
     @asynccontextmanager
     async def running(self, app: Starlette) -> AsyncIterator[None]:
@@ -139,6 +147,13 @@ class _Handlers:
         yield
         if self.feedback:
             self.feedback.close()
+
+    def from_memory(self, scope: Scope) -> Stored | None:
+        """What is there already for a path without a query."""
+        path: str = scope["path"]
+        if path.startswith("/static/"):
+            return self.site.assets.get(path.removeprefix("/static/"))
+        return self._kept.find(self._origin_of(scope), path)
 
     # ---- Pages --------------------------------------------------------------------------------------------
 
@@ -152,9 +167,8 @@ class _Handlers:
 
     async def home(self, request: Request) -> Response:
         lang, origin = self._language(request), self._origin(request)
-        return self._keep(origin, request.url.path, lambda: pages.home_page(self.site, lang, origin)).respond(
-            request.headers
-        )
+        home = self._kept.page(origin, request.url.path, lambda: pages.home_page(self.site, lang, origin))
+        return home.respond(request.headers)
 
     async def calculator(self, request: Request) -> Response:
         origin = self._origin(request)
@@ -173,7 +187,7 @@ class _Handlers:
         return api.shelf(self.site, self._language(request), self._origin(request)).respond(request.headers)
 
     async def openapi(self, request: Request) -> Response:
-        return api.openapi(self.site, self._origin(request)).respond(request.headers)
+        return openapi.openapi(self.site, self._origin(request)).respond(request.headers)
 
     async def sitemap(self, request: Request) -> Response:
         return api.sitemap(self.site, self._origin(request)).respond(request.headers)
@@ -209,7 +223,14 @@ class _Handlers:
         headers = error.headers if isinstance(error, HTTPException) else None
         response = self.refused(request.scope, status)
         response.headers.update(headers or {})
+        if status == 405:
+            response.headers["Allow"] = ", ".join(sorted(self._methods(request.scope["path"])))
         return response
+
+    def _methods(self, path: str) -> set[str]:
+        """What can be done with a path: Starlette tells only of the first of the routes that share it."""
+        found = [route for route in self.routes if route.path_regex.match(path)]
+        return {method for route in found if route.path == found[0].path for method in route.methods or ()}
 
     async def broken(self, request: Request, error: Exception) -> Response:
         """A fault of ours."""
@@ -249,16 +270,7 @@ class _Handlers:
         """A page; one without a query is made once for each origin."""
         if request.url.query:
             return make().respond(request.headers)
-        return self._keep(self._origin(request), request.url.path, make).respond(request.headers)
-
-    def _keep(self, origin: str, path: str, make: Callable[[], Stored]) -> Stored:
-        kept = self._kept.setdefault(origin, {})
-        self._kept.move_to_end(origin)
-        if len(self._kept) > _ORIGINS:
-            self._kept.popitem(last=False)
-        if path not in kept:
-            kept[path] = make()
-        return kept[path]
+        return self._kept.page(self._origin(request), request.url.path, make).respond(request.headers)
 
     def _state(self, request: Request) -> State:
         calculator = self.site.shelf.calculators.get(request.path_params["slug"])
@@ -275,7 +287,10 @@ class _Handlers:
         return preferred(headers.get("accept-language", ""), self.site.languages)
 
     def _origin(self, request: Request) -> str:
-        return self.public_url or f"{request.url.scheme}://{request.url.netloc}"
+        return self._origin_of(request.scope)
+
+    def _origin_of(self, scope: Scope) -> str:
+        return self.public_url or f"{scope['scheme']}://{host_of(scope)}"
 
 
 def _query(request: Request) -> list[tuple[str, str]]:

@@ -91,5 +91,5 @@ class Assets:
         path = PurePosixPath(name)
         hashed = f"{path.stem}.{hashlib.sha256(body).hexdigest()[:10]}{path.suffix}"
         self._hashed[name] = hashed
-        self._stored[hashed] = Stored(body, _TYPES[path.suffix], headers=_HEADERS)
+        self._stored[hashed] = Stored(body, _TYPES[path.suffix], headers=_HEADERS).prepare()
         return hashed

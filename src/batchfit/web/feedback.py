@@ -75,7 +75,7 @@ def read_draft(given: Mapping[str, Any], lang: str, pages: Collection[str]) -> D
         draft.add(BadInput("helpful", "choose one of the two answers"))
     elif helpful not in ANSWERS:
         draft.add(BadInput("helpful", "must be yes or needs_work; you gave {given}", given=_shown(helpful)))
-    text = cleaned(draft.given.get("text", ""))
+    text = draft.given.get("text", "")
     inputs = draft.given.get("inputs")
     for name, value, limit in (("text", text, LONGEST_TEXT), ("inputs", inputs or "", LONGEST_QUERY)):
         if len(value) > limit:
@@ -89,7 +89,7 @@ def read_draft(given: Mapping[str, Any], lang: str, pages: Collection[str]) -> D
     key = _key(draft)
     if not draft.wrong:
         inputs = None if inputs is None else cleaned(inputs)
-        draft.feedback = Feedback(key, datetime.now(UTC), helpful, text, page, lang, inputs)
+        draft.feedback = Feedback(key, datetime.now(UTC), helpful, cleaned(text), page, lang, inputs)
     return draft
 
 
@@ -107,13 +107,13 @@ def read_json(body: bytes) -> dict[str, Any]:
 
 
 def cleaned(text: str) -> str:
-    """A text as it is kept: lines end as everywhere, and what cannot be stored or shown is left out."""
-    return _UNUSABLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).strip()
+    """A text as it is kept: without what cannot be stored or shown."""
+    return _UNUSABLE.sub("", text.replace("\r\n", "\n")).strip()
 
 
 def _key(draft: Draft) -> str:
-    text = draft.given.get("id", "")
-    if not text:
+    text = draft.given.get("id")
+    if text is None:
         return str(uuid.uuid4())
     try:
         return str(uuid.UUID(text))

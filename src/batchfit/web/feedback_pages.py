@@ -19,6 +19,7 @@ from batchfit.web.negotiation import language_in_path
 from batchfit.web.refusals import Refusal, refusal_for
 from batchfit.web.shared import address
 from batchfit.web.site import Site, translator
+from batchfit.web.state import LONGEST_QUERY
 from batchfit.web.stored import Stored
 from batchfit.wording import complaint
 
@@ -38,6 +39,9 @@ _AWAY = Refusal(
 )
 
 
+_THANKS = Sentence("Thank you: your feedback has been kept.")
+
+
 class FeedbackPages:
     """Answers to everything about feedback. `store` is where it goes."""
 
@@ -54,23 +58,24 @@ class FeedbackPages:
         ]
 
     async def form(self, request: Request) -> Response:
-        """The form by itself, about the page that the query names."""
-        page = request.query_params.get("page", "")
-        known = page if page in self._site.feedback_pages else "home"
-        return self._page(request, Draft({"page": known}))
+        """The form, about the page that the query names, with the answer that was chosen there."""
+        given = {name: request.query_params.get(name, "") for name in ("page", "helpful")}
+        path = self._path(language_in_path(request, self._site.languages), given["page"])
+        return self._page(request, Draft(given), _query_of(request, path))
 
     async def send(self, request: Request) -> Response:
         """What the form sends: thanks, or the form again with all that was typed and what is wrong."""
         lang = language_in_path(request, self._site.languages)
-        draft = read_draft(await _form(request), lang, self._site.feedback_pages)
+        fields = await _form(request)
+        back = fields.pop("back", "")
+        draft = read_draft(fields, lang, self._site.feedback_pages)
         status, wait, refusal = await self._keep(request, draft)
         if refusal or draft.wrong:
-            return self._page(request, draft, status, wait, refusal)
-        page = draft.given["page"]
-        target = f"/{lang}/{SLUG}/thanks?page={page}"
-        if query := _query_of(request, self._path(lang, page)):
-            target += f"&{query}"
-        return RedirectResponse(target, 303, {"Cache-Control": "no-store"})
+            return self._page(request, draft, back, status, wait, refusal)
+        query = f"page={draft.given['page']}"
+        if 0 < len(back) < LONGEST_QUERY // 2:
+            query += f"&{back}"
+        return RedirectResponse(address(f"/{lang}/{SLUG}/thanks", query), 303, {"Cache-Control": "no-store"})
 
     async def send_data(self, request: Request) -> Response:
         """The same for scripts."""
@@ -85,7 +90,8 @@ class FeedbackPages:
             response = failure(message, status).respond(request.headers)
             response.headers["Retry-After"] = str(wait)
         elif draft.feedback:
-            response = as_json({"id": draft.feedback.id}, status).respond(request.headers)
+            said = {"id": draft.feedback.id, "message": in_language(_THANKS, lang)}
+            response = as_json(said, status).respond(request.headers)
         else:
             errors = [
                 {"field": name, "message": complaint(wrong, lang)} for name, wrong in draft.wrong.items()
@@ -120,12 +126,18 @@ class FeedbackPages:
         return 201, 0, None
 
     def _page(
-        self, request: Request, draft: Draft, status: int = 200, wait: int = 0, refusal: Refusal | None = None
+        self,
+        request: Request,
+        draft: Draft,
+        query: str,
+        status: int = 200,
+        wait: int = 0,
+        refusal: Refusal | None = None,
     ) -> Response:
+        """The form; `query` has the values of the page that it is about."""
         lang = language_in_path(request, self._site.languages)
         page = draft.given.get("page", "")
         page = page if page in self._site.feedback_pages else "home"
-        path = self._path(lang, page)
         html = self._render(
             lang,
             page,
@@ -134,8 +146,8 @@ class FeedbackPages:
             refusal=refusal and (in_language(refusal.title, lang), in_language(refusal.advice, lang)),
             draft=draft.given,
             errors={name: complaint(wrong, lang) for name, wrong in draft.wrong.items()},
-            back=path,
-            query=draft.given.get("inputs") or _query_of(request, path),
+            back=address(self._path(lang, page), query),
+            query=query,
         )
         response = Stored(html.encode(), "text/html", status, {"Cache-Control": "no-store"}).respond(
             request.headers
@@ -165,9 +177,10 @@ class FeedbackPages:
 
 async def _form(request: Request) -> dict[str, str]:
     body = await _body(request, "application/x-www-form-urlencoded")
-    # A form's own buttons have no name; what a browser's extension adds is none of ours.
+    # What a browser's extension adds is none of ours; `back` are the values of the page that one goes back to. Forms
+    # end lines in two characters, of which people see one.
     pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
-    return {name: value for name, value in pairs if name in FIELDS}
+    return {name: value.replace("\r\n", "\n") for name, value in pairs if name in (*FIELDS, "back")}
 
 
 async def _json(request: Request) -> dict[str, Any]:

@@ -64,8 +64,8 @@ class Rates:
         return max(1, math.ceil(self._limiter.get_window_stats(rate, what, who).reset_time - time.time()))
 
 
-#: What machines that watch over the app ask for, from one address and all day.
-_WATCHED = ("/healthz", "/healthz.json", "/metrics")
+#: What machines that watch over the app ask for, from one address and all day; and feedback, which has its own rate.
+_ELSEWHERE = ("/healthz", "/healthz.json", "/metrics", "/feedback", "/feedback.json")
 
 
 class Limited:
@@ -76,8 +76,7 @@ class Limited:
         self._app, self._rates, self._refuse = app, rates, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = scope["type"] == "http" and scope["method"] == "POST" and scope["path"].endswith("/feedback")
-        counted = scope["type"] == "http" and not given and scope["path"] not in _WATCHED
+        counted = scope["type"] == "http" and not scope["path"].endswith(_ELSEWHERE)
         wait = self._rates.answer(scope) if counted else 0
         app = self._refuse(scope, 429, wait) if wait else self._app
         await app(scope, receive, send)

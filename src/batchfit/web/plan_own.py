@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -61,7 +61,8 @@ def read_own(text: str) -> Own:
             limit=MOST_CHARACTERS,
             given=len(text),
         )
-    return _read(text)
+    own = _read(text)
+    return own if own.config is None else replace(own, match=nearest_shape(own.config))
 
 
 @lru_cache(maxsize=_KEPT)
@@ -82,7 +83,7 @@ def _read(text: str) -> Own:
             "names code of its own ({key}), which is never run here: only models of the installed libraries are read",
             key=code,
         )
-    return Own(config=data, match=nearest_shape(data))
+    return Own(config=data)
 
 
 def measured(points: Sequence[Point]) -> tuple[MemoryProfile, ...]:

@@ -45,6 +45,15 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A line of the model's code: where it stands, its text, and what it holds for each sample."""
+
+    where: str
+    code: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """A plan as a row of a table. `query` leads to it alone; `style` says how well it fits."""
 
@@ -88,6 +97,16 @@ class Card:
 
     name: str
     query: str
+
+
+#: Lines of the model that are shown.
+LEDGER_LINES = 8
+
+
+def _place(where: str) -> str:
+    """A file and line without the folders of the machine that it was traced on."""
+    _, installed, rest = where.rpartition("site-packages/")
+    return rest if installed else where.rpartition("/")[2]
 
 
 class PlanView:
@@ -202,6 +221,22 @@ class PlanView:
                 percent(each.nbytes / plan.capacity_bytes, self.lang),
             )
             for each in charts.segments(plan)
+        ]
+
+    @property
+    def ledger(self) -> list[Held]:
+        """The lines of the model that hold most for backward, as far as the profile tells."""
+        profile, plan = self.answer.profile, self.answer.shown
+        if profile is None or plan is None:
+            return []
+        # The ledger of a range is of its longest samples, and nearly all in it is as long as they are.
+        span = profile.seq_len
+        share = plan.seq_len / span.maximum if span and plan.seq_len else 1.0
+        entries = sorted(profile.ledger, key=lambda entry: -entry.bytes_per_sample)[:LEDGER_LINES]
+        return [
+            Held(_place(entry.where), entry.code, self.size(round(entry.bytes_per_sample * share)))
+            for entry in entries
+            if entry.bytes_per_sample > 0
         ]
 
     @cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from functools import cache
+from functools import cache, lru_cache
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -92,11 +92,13 @@ class Security:
         """The status with which a request is turned away, None where it is not."""
         if len(scope["query_string"]) > LONGEST_QUERY:
             return 414
-        headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        if not _HOST.fullmatch(host):
+        host = host_of(scope)
+        if host is None:
             return 400
-        if scope["method"] not in _SAFE and crosses_sites(headers, {host, self._public_host}):
+        if scope["method"] in ("GET", "HEAD"):
+            return None  # and what bodies they have is never read
+        headers = Headers(scope=scope)
+        if scope["method"] != "OPTIONS" and crosses_sites(headers, {host, self._public_host}):
             return 403
         length = headers.get("content-length", "0")
         if not length.isdecimal():
@@ -110,8 +112,16 @@ class Security:
         return response
 
 
-#: What changes nothing, and so may be asked for from anywhere.
-_SAFE = ("GET", "HEAD", "OPTIONS")
+def host_of(scope: Scope) -> str | None:
+    """The host that a request is for, with its port; None where it names none, several, or one that cannot be."""
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    return _usable(hosts[0]) if len(hosts) == 1 else None
+
+
+@lru_cache(maxsize=64)
+def _usable(host: bytes) -> str | None:
+    text = host.decode("latin-1")
+    return text if _HOST.fullmatch(text) else None
 
 
 def crosses_sites(headers: Headers, own: Collection[str | None]) -> bool:

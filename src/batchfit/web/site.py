@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import ModuleType
@@ -58,7 +59,7 @@ class Site:
 
     def render(self, template: str, lang: str, **context: Any) -> str:
         """A template in a language: `_` translates and fills placeholders."""
-        return self._templates.get_template(template).render(
+        html = self._templates.get_template(template).render(
             _=translator(lang),
             lang=lang,
             direction=direction(lang),
@@ -66,6 +67,7 @@ class Site:
             number=lambda value: format_number(value, lang),
             **context,
         )
+        return _without_indentation(html)
 
     @cached_property
     def language_names(self) -> dict[str, str]:
@@ -89,6 +91,18 @@ def as_data(value: object) -> Markup:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
+
+
+#: What shows its white space as it stands.
+_VERBATIM = re.compile(r"(<(?:pre|textarea)\b.*?</(?:pre|textarea)>)", re.DOTALL)
+_INDENTATION = re.compile(r"\n\s+")
+
+
+def _without_indentation(html: str) -> str:
+    """A page without what only those who read the templates need."""
+    parts = _VERBATIM.split(html)
+    parts[::2] = [_INDENTATION.sub("\n", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _own_name(lang: str) -> str:

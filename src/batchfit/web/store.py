@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from batchfit.errors import BadInput
-from batchfit.extras import need
 from batchfit.web.feedback import Feedback
 from batchfit.web.migrations import migrate
 
@@ -28,7 +28,7 @@ _Result = TypeVar("_Result")
 PATIENCE = 8.0
 #: Seconds for which an answer to "is the database there?" stands.
 _FRESH = 1.0
-#: Entries written to PostgreSQL at the same time, each over a connection of its own. SQLite has one writer.
+#: Entries written to PostgreSQL at the same time, each over a connection of its own.
 _CONNECTIONS = 4
 
 _LOG = logging.getLogger("batchfit.feedback")
@@ -71,8 +71,7 @@ class Store:
         self._engine = _engine(self._url)
         self._ready = False
         self._preparing = threading.Lock()
-        sqlite = self._engine.dialect.name == "sqlite"
-        self._threads = ThreadPoolExecutor(1 if sqlite else _CONNECTIONS, thread_name_prefix="feedback")
+        self._threads = self._new_threads()
         self._seen: tuple[float, bool] | None = None
         self._complained = False
 
@@ -117,9 +116,15 @@ class Store:
             raise StoreAway(_reason(error)) from error
 
     def close(self) -> None:
-        """Finishes what is being written and closes all connections."""
-        self._threads.shutdown(cancel_futures=True)
+        """Finishes what is being written and closes all connections; the next use opens them again."""
+        threads, self._threads = self._threads, self._new_threads()
+        threads.shutdown(cancel_futures=True)
         self._engine.dispose()
+
+    def _new_threads(self) -> ThreadPoolExecutor:
+        # SQLite has one writer.
+        most = 1 if self._engine.dialect.name == "sqlite" else _CONNECTIONS
+        return ThreadPoolExecutor(most, thread_name_prefix="feedback")
 
     def _add(self, feedback: Feedback) -> None:
         self._prepare()
@@ -203,7 +208,9 @@ def _parsed(url: str) -> sa.URL:
 def _engine(url: sa.URL) -> sa.Engine:
     # hide_parameters: what people wrote does not go into error messages.
     if url.get_backend_name() == "postgresql":
-        need("psycopg", extra="postgres", wanted_for="PostgreSQL")
+        if find_spec("psycopg") is None:
+            message = "needs psycopg for PostgreSQL; install it with: pip install 'batchfit[postgres]'"
+            raise BadInput("database_url", "{message}", message=message)
         # A server that falls silent is given up, rather than waited for as long as the network would.
         patience = {"connect_timeout": "5", "tcp_user_timeout": "5000"}
         url = url.set(query={**patience, **url.query})
