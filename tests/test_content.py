@@ -69,7 +69,7 @@ def beside_english(lang: str, page: str) -> list[tuple[str, str]]:
     return list(zip(own, english, strict=True))
 
 
-_MODELS = r"\b(Llama|Qwen|SmolLM|Mistral)"
+_MODELS = r"(?<![A-Za-z])(Llama|Qwen|SmolLM|Mistral)"
 
 
 def without_code(text: str) -> str:
