@@ -40,8 +40,8 @@ def test_a_catalogue_stands_as_the_tool_writes_it(lang: str) -> None:
 
 def test_texts_are_found_wherever_they_stand() -> None:
     found = dict(WANTED)
-    assert found["Micro-batch size"] == "calculators/gradient_accumulation.py"
-    assert found[("{n} sample", "{n} samples")] == "calculators/gradient_accumulation.py"
+    assert found["Target effective batch size"] == "calculators/gradient_accumulation.py"
+    assert found[("{n} stage", "{n} stages")] == "calculators/pipeline_bubble.py"
     assert found["optimizer step"] == "pictures/gradient_accumulation.py"
     assert found["must be a whole number from {minimum} to {maximum}; you typed {typed}"] == "fields.py"
     assert found["was given more than once in the address; give it once"] == "web/state.py"

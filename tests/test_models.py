@@ -83,7 +83,11 @@ def test_what_is_not_there_is_named(
         models.load_profiles(name, **wanted)
 
 
-@pytest.mark.parametrize("damage", [b"", b"not gzip", gzip.compress(b"\xff\xfe"), gzip.compress(b"{}")])
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"not gzip", gzip.compress(b"\xff\xfe"), gzip.compress(b"{}")],
+    ids=["empty", "not gzip", "no text", "no profile"],  # compressed bytes hold the time: no two workers agree on them
+)
 def test_a_damaged_file_is_named(damage: bytes) -> None:
     with pytest.raises(BadInput) as wrong:
         models.read_profile(damage, "bad.json.gz")
