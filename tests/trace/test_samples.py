@@ -25,7 +25,7 @@ from tests.trace.same import on_cpu, sizes, two_micro_batches, without_data
 
 pytestmark = pytest.mark.torch
 
-LAYERS = 6
+LAYERS = 12
 
 
 def whisper() -> nn.Module:
