@@ -86,7 +86,12 @@ def test_what_is_not_there_is_named(
 @pytest.mark.parametrize(
     "damage",
     [b"", b"not gzip", gzip.compress(b"\xff\xfe"), gzip.compress(b"{}")],
-    ids=["empty", "not gzip", "no text", "no profile"],  # compressed bytes hold the time: no two workers agree on them
+    ids=[
+        "empty",
+        "not gzip",
+        "no text",
+        "no profile",
+    ],  # compressed bytes hold the time: no two workers agree on them
 )
 def test_a_damaged_file_is_named(damage: bytes) -> None:
     with pytest.raises(BadInput) as wrong:

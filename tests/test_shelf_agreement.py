@@ -135,7 +135,7 @@ def told() -> list[tuple[str, str]]:
         ("gradient-noise-scale", f"{shown(100 * noise['samples_ratio'] - 100)}% more compute"),
         (
             "compute-optimal-model-size",
-            f"say {shown(optimal('approach-1'))} and {shown(optimal('approach-2'))} billion",
+            f"say {shown(optimal('approach-1'))} billion and {shown(optimal('approach-2'))} billion",
         ),
         ("compute-optimal-model-size", f"the third {shown(optimal('approach-3'))} billion"),
         ("compute-optimal-model-size", f"another answer, {shown(optimal('approach-3-printed'))} billion"),
@@ -148,7 +148,7 @@ def told() -> list[tuple[str, str]]:
         ("chinchilla-tokens", f"gives {shown(compute_optimal('replication'))} billion for this model"),
         (
             "chinchilla-tokens",
-            f"{shown(compute_optimal('approach-1'))} and {shown(compute_optimal('approach-2'))} billion, "
+            f"{shown(compute_optimal('approach-1'))} billion and {shown(compute_optimal('approach-2'))} billion, "
             f"its third {shown(compute_optimal('approach-3'))} billion",
         ),
         ("chinchilla-tokens", f"says {shown(seventy / TRILLION, 2)} trillion tokens"),
