@@ -2,12 +2,11 @@
 
 from datetime import date
 
-from batchfit.calculators.compute_optimal_model_size import BESIROGLU, FIT, HOFFMANN, KAPLAN
-from batchfit.presets import models
-
 from batchfit.calculator import Calculator, Curve, Output, Table
+from batchfit.calculators.compute_optimal_model_size import BESIROGLU, FIT, HOFFMANN, KAPLAN
 from batchfit.fields import Field
 from batchfit.formulas import scaling_laws, training_flops
+from batchfit.presets import models
 
 TOKENS = ("{n} token", "{n} tokens")
 

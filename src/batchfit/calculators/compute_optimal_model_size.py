@@ -2,12 +2,11 @@
 
 from datetime import date
 
-from batchfit.presets import cards
-
 from batchfit.calculator import Calculator, Curve, Output, Source, Table
 from batchfit.fields import Bound, Choice, Field
 from batchfit.formulas import scaling_laws
 from batchfit.formulas.scaling_laws import Law
+from batchfit.presets import cards
 
 HOFFMANN = Source(
     "Hoffmann et al., Training Compute-Optimal Large Language Models, 2022, section 3",
