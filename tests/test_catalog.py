@@ -280,3 +280,9 @@ def with_versions(profile: MemoryProfile, found: dict[str, str]) -> MemoryProfil
     from dataclasses import replace
 
     return replace(profile, provenance=replace(profile.provenance, versions=found))
+
+
+def test_no_profile_says_where_its_libraries_lay() -> None:
+    for entry in load_models():
+        for profile in load_profiles(entry.name):
+            assert not [line.where for line in profile.ledger if line.where.startswith("/")], entry.name

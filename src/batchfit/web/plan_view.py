@@ -106,7 +106,9 @@ LEDGER_LINES = 8
 def _place(where: str) -> str:
     """A file and line without the folders of the machine that it was traced on."""
     _, installed, rest = where.rpartition("site-packages/")
-    return rest if installed else where.rpartition("/")[2]
+    if installed:
+        return rest
+    return where.rpartition("/")[2] if where.startswith("/") else where
 
 
 class PlanView:
