@@ -187,3 +187,17 @@ def test_the_page_about_accuracy(open_context: Callable[..., BrowserContext], la
     page.goto(f"/{lang}/accuracy")
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     assert findings(page) == []
+
+
+def test_the_shelf_is_searched_as_one_types(page: Page) -> None:
+    page.goto("/en/")
+    search, entries = page.get_by_role("searchbox", name="Search calculators"), page.locator(".shelf li")
+    everything = entries.count()
+    search.fill("lora rank")
+    expect(entries.filter(visible=True)).to_have_count(1)
+    expect(entries.filter(visible=True)).to_contain_text("LoRA parameters")
+    expect(page.locator(".shelf").filter(visible=True)).to_have_count(1)
+    search.fill("no such thing")
+    expect(entries.filter(visible=True)).to_have_count(0)
+    search.fill("")
+    expect(entries.filter(visible=True)).to_have_count(everything)
