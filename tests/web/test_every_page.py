@@ -12,6 +12,7 @@ import pytest
 
 from batchfit import calculators
 from batchfit.languages import SOURCE, Catalogue, catalogue, direction, languages
+from batchfit.scales import DURATIONS
 from batchfit.units import UNITS
 from batchfit.web.app import create_app
 from tests.browser.conftest import Server, serving
@@ -40,8 +41,8 @@ def server() -> Iterator[Server]:
 
 
 def has_words(text: str) -> bool:
-    """Whether there is anything to translate beside what is put in; units of bytes are the same everywhere."""
-    return text not in UNITS and any(
+    """Whether there is anything to translate beside what is put in; symbols of units are the same everywhere."""
+    return text not in {*UNITS, *DURATIONS} and any(
         letter.isalpha() for part, *_ in string.Formatter().parse(text) for letter in part
     )
 
@@ -65,7 +66,7 @@ def entries(server: Server) -> dict[str, dict[str, str]]:
 
 
 def test_the_map_is_complete(server: Server, entries: dict[str, dict[str, str]]) -> None:
-    pages = ("", "plan", *calculators.slugs())
+    pages = ("", "plan", "accuracy", *calculators.slugs())
     assert set(entries) == {f"{server.url}/{lang}/{page}" for lang in languages() for page in pages}
     for address, alternates in entries.items():
         page = address.removeprefix(server.url).split("/", 2)[2]
