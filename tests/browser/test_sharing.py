@@ -199,10 +199,11 @@ def ask_to_print(page: Page) -> None:
 
 
 @pytest.mark.parametrize("slug", SLUGS)
-def test_the_report_has_two_pages_with_the_link_and_its_code(page: Page, tmp_path: Path, slug: str) -> None:
+def test_the_report_has_few_pages_with_the_link_and_its_code(page: Page, tmp_path: Path, slug: str) -> None:
+    """Two pages of the first calculator. A plan has its lists, the other calculators their tables and pictures too."""
     opened(page, slug)
     pages, text, codes = printed(page, tmp_path)
-    assert pages <= 2
+    assert pages <= {PATH: 2, "plan": 3}.get(slug, 8)
     assert codes == [link(page)]
     assert link(page) in text.replace("\n", "")
     assert "Printed: " in text
@@ -235,7 +236,7 @@ def test_without_javascript_the_report_has_the_code_too(
         page.goto(f"/ar/{slug}?{query}")
         pages, _, codes = printed(page, tmp_path)
         assert codes == [f"{server.url}/ar/{slug}?{query}"]
-        assert pages <= 2
+        assert pages <= (3 if slug == "plan" else 2)
 
 
 # ---- Bad and slow connections --------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 import json
@@ -15,6 +14,7 @@ from click.testing import CliRunner, Result
 from batchfit.cli import cli
 from batchfit.web.feedback import Feedback
 from batchfit.web.store import Store
+from tests.running import run
 
 MOMENTS = {
     "a": datetime(2026, 10, 31, 23, 59, 59, tzinfo=UTC),
@@ -38,7 +38,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BATCHFIT_DATA", str(tmp_path))
     store = Store(f"sqlite:///{tmp_path / 'feedback.db'}")
     for name, moment in MOMENTS.items():
-        asyncio.run(
+        run(
             store.add(
                 Feedback(name, moment, "yes", TEXTS[name], "plan", "en", "batch=1" if name == "a" else None)
             )

@@ -24,6 +24,7 @@ from batchfit.web.bodies import LARGEST_BODY
 from batchfit.web.feedback import Feedback
 from batchfit.web.limits import Rates
 from batchfit.web.store import Store
+from tests.running import run
 from tests.web.html import Element, parse
 from tests.web.test_app import PATH, every_address
 
@@ -464,7 +465,7 @@ def test_a_body_that_does_not_arrive_is_given_up(asking: TestClient, monkeypatch
         "query_string": b"",
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
     }
-    asyncio.run(asking.app(scope, nothing_more, note))  # type: ignore[arg-type]
+    run(asking.app(scope, nothing_more, note))  # type: ignore[arg-type]
     assert sent[0]["status"] == 408
     assert (b"connection", b"close") in sent[0]["headers"]
     assert "Die Anfrage kam zu langsam an" in sent[1]["body"].decode()

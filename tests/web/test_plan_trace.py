@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -22,6 +21,7 @@ from batchfit.web.app import create_app
 from batchfit.web.plan_trace import Step, Tracer
 from batchfit.web.trace_worker import lengths_of
 from tests.planning.decoder import SMALL, decoder
+from tests.running import run
 from tests.web.html import parse
 
 pytest.importorskip("transformers")
@@ -53,7 +53,7 @@ def steps(config: dict[str, Any], tracer: Tracer | None = None) -> list[Step]:
     async def all_of_them() -> list[Step]:
         return [step async for step in (tracer or Tracer(allowed=True)).trace(config)]
 
-    return asyncio.run(all_of_them())
+    return run(all_of_them())
 
 
 def test_a_config_is_traced_with_progress_and_planned_with(client: TestClient) -> None:
@@ -129,7 +129,7 @@ def test_few_run_at_a_time_and_whoever_leaves_ends_theirs() -> None:
         await anext(again)
         await again.aclose()
 
-    asyncio.run(crowd())
+    run(crowd())
 
 
 def _children() -> set[int]:

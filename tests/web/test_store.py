@@ -25,6 +25,7 @@ from batchfit.errors import BadInput
 from batchfit.web import migrations, store
 from batchfit.web.feedback import Feedback
 from batchfit.web.store import Store, StoreAway, default_url
+from tests.running import run
 from tests.web.servers import Postgres, Serving, postgres, postgres_binaries, served
 
 BINARIES = postgres_binaries()
@@ -74,7 +75,7 @@ def add(to: Store, *entries: Feedback) -> None:
     async def all_of_them() -> None:
         await asyncio.gather(*(to.add(each) for each in entries))
 
-    asyncio.run(all_of_them())
+    run(all_of_them())
 
 
 def test_what_is_kept_comes_back_as_it_was(kept: Store) -> None:
@@ -92,7 +93,7 @@ def test_what_is_sent_twice_is_kept_once(kept: Store) -> None:
     once = entry()
     add(kept, once, replace(once, text="again"), entry())
     assert Counter(each.id for each in kept.between(None, None))[once.id] == 1
-    assert asyncio.run(kept.reachable())
+    assert run(kept.reachable())
 
 
 def test_a_migrated_database_is_opened_again(kept: Store) -> None:
@@ -158,7 +159,7 @@ def test_a_database_that_is_away_comes_back(tmp_path: Path, caplog: pytest.LogCa
     made = Store(f"sqlite:///{blocked / 'feedback.db'}")
     with pytest.raises(StoreAway):
         add(made, entry())
-    assert not asyncio.run(made.reachable())
+    assert not run(made.reachable())
     blocked.unlink()
     add(made, entry())
     assert [record.getMessage().split(" in ")[0] for record in caplog.records] == [

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
+from batchfit.calculator import Calculator, Cards, Curve, Section, Stack, Table
 from batchfit.web import card_images, cards, embedding
 from batchfit.web.embedding import EmbedOptions
 from batchfit.web.instrument import Instrument
@@ -47,6 +48,11 @@ _FIELD = 125  # a field with its help
 _FIELD_ALONE = 90  # one of the planner, of which some stand side by side
 _RESULT = 130
 _PICTURE = 400
+_CURVE = 450
+_STACK = 200
+_CARDS = 500
+_TABLE = 110  # its title and head
+_ROW = 50
 _ANSWER = 330  # the planner's sentence with the memory bar
 _SIDE_BY_SIDE = 672  # from this width on, inputs and answer stand side by side
 
@@ -64,7 +70,7 @@ class Shared:
     english what it is, in English: the catalogues have it in other languages
     answer  the result in one sentence; empty where there is none
     query   the query that gives the state, as short as it can be
-    inputs, results    what the height of an embed is made of: pixels above each other
+    inputs, results, below    what the height of an embed is made of: pixels above each other
     """
 
     origin: str
@@ -75,6 +81,7 @@ class Shared:
     query: str
     inputs: int
     results: int
+    below: int = 0
     options: EmbedOptions = field(default_factory=EmbedOptions)
 
     @property
@@ -156,7 +163,7 @@ class Shared:
         """About what an embed of that width takes, in pixels; None stands for a wide one."""
         side_by_side = width is None or width >= _SIDE_BY_SIDE
         inner = max(self.inputs, self.results) if side_by_side else self.inputs + self.results
-        return _AROUND + inner
+        return _AROUND + inner + self.below
 
 
 def of_calculator(instrument: Instrument, origin: str, options: EmbedOptions | None = None) -> Shared:
@@ -169,10 +176,17 @@ def of_calculator(instrument: Instrument, origin: str, options: EmbedOptions | N
         english=calculator.title,
         answer=instrument.answer,
         query=state.query(),
-        inputs=_FIELD * len(state.fields),
+        inputs=_FIELD * (len(state.fields) + len(calculator.presets)),
         results=_RESULT * len(calculator.outputs) + (_PICTURE if instrument.picture else 0),
+        below=sum(_section_height(section, calculator) for section in calculator.sections),
         options=options or EmbedOptions(),
     )
+
+
+def _section_height(section: Section, calculator: Calculator) -> int:
+    if isinstance(section, Table):
+        return _TABLE + _ROW * len(section.values or calculator.field(section.over).choices)
+    return {Curve: _CURVE, Stack: _STACK, Cards: _CARDS}[type(section)]
 
 
 def of_plan(view: PlanView, origin: str, options: EmbedOptions | None = None) -> Shared:
