@@ -338,6 +338,8 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
         [sys.executable, "-m", "batchfit", *words],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        # A shell's background jobs ignore interrupts, and hand that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert process.stderr is not None
     # What a person's code prints goes to the standard error, so that --json stays clean.
