@@ -234,7 +234,8 @@ def test_without_javascript_the_report_has_the_code_too(
     page = open_context(java_script_enabled=False).new_page()
     for slug, query in (("plan", "model=llama-3.1-8b&gpus=4"), (PATH, "micro_batch=9")):
         page.goto(f"/ar/{slug}?{query}")
-        pages, _, codes = printed(page, tmp_path)
+        (folder := tmp_path / slug).mkdir()
+        pages, _, codes = printed(page, folder)
         assert codes == [f"{server.url}/ar/{slug}?{query}"]
         assert pages <= (3 if slug == "plan" else 2)
 
