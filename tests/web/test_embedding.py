@@ -30,7 +30,7 @@ def test_every_input_of_every_calculator_can_be_shown_alone(
     client: TestClient, calculator: Calculator
 ) -> None:
     together = {calculator.inverse.solved, calculator.inverse.given.name} if calculator.inverse else set()
-    every = {each.name for each in (*calculator.all_fields, *calculator.presets)}
+    every = {field.name for field in calculator.all_fields} | {preset.name for preset in calculator.presets}
     for name in every:
         root = parse(client.get(f"/embed/en/{calculator.slug}?show={name}").text)
         assert fields(root) == every
