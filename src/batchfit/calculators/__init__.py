@@ -1,4 +1,5 @@
-"""The shelf of calculators. Each is one module here with a `CALCULATOR`; it is found, not listed."""
+"""The shelf of calculators. Each is one module here with a `CALCULATOR`; it is found, not listed. What
+several have in common stands in modules whose names begin with an underscore."""
 
 from __future__ import annotations
 
@@ -17,7 +18,13 @@ DEFAULT = "gradient-accumulation"
 @cache
 def slugs() -> tuple[str, ...]:
     """The slugs of all calculators, in alphabetical order, without loading any."""
-    return tuple(sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)))
+    return tuple(
+        sorted(
+            module.name.replace("_", "-")
+            for module in pkgutil.iter_modules(__path__)
+            if not module.name.startswith("_")
+        )
+    )
 
 
 @cache

@@ -1,8 +1,11 @@
 """Attention memory: what eager attention keeps for backward over the sequence length, and what flash attention does."""
 
+from dataclasses import replace
 from datetime import date
 
 from batchfit.calculator import Calculator, Curve, Output, Source, Table
+from batchfit.calculators import _asked as asked
+from batchfit.calculators import _counted as counted
 from batchfit.fields import Bound, Choice, Field
 from batchfit.formulas import attention_memory as attention
 from batchfit.presets import models
@@ -25,45 +28,9 @@ CALCULATOR = Calculator(
         models(layers="layers", heads="heads", key_value_heads="key_value_heads", head_size="head_size"),
     ),
     fields=(
-        Field(
-            name="micro_batch",
-            symbol="b",
-            label="Micro-batch size",
-            help="Samples that one GPU runs through forward and backward at a time.",
-            kind="whole",
-            unit="samples",
-            counted=("{n} sample", "{n} samples"),
-            minimum=1,
-            maximum=2**12,
-            default="1",
-            group="Batching",
-        ),
-        Field(
-            name="sequence_length",
-            symbol="s",
-            label="Sequence length",
-            help="Tokens of each sample.",
-            kind="whole",
-            unit="tokens",
-            counted=("{n} token", "{n} tokens"),
-            minimum=1,
-            maximum=2**20,
-            default="8192",
-            group="Batching",
-        ),
-        Field(
-            name="layers",
-            symbol="L",
-            label="Layers",
-            help="Transformer blocks of the model.",
-            kind="whole",
-            unit="layers",
-            counted=("{n} layer", "{n} layers"),
-            minimum=1,
-            maximum=1000,
-            default="32",
-            group="Model",
-        ),
+        replace(asked.MICRO_BATCH, default="1"),
+        replace(asked.SEQUENCE_LENGTH, maximum=2**20, default="8192"),
+        asked.LAYERS,
         Field(
             name="heads",
             symbol="H",
@@ -228,7 +195,7 @@ CALCULATOR = Calculator(
             label="Length from which scores dominate",
             kind="number",
             unit="tokens",
-            counted=("{n} token", "{n} tokens"),
+            counted=counted.TOKENS,
             formula=attention.even_length,
             reading="There the scores take as much as everything else that eager attention keeps.",
             detail=True,

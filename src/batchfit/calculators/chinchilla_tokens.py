@@ -3,12 +3,11 @@
 from datetime import date
 
 from batchfit.calculator import Calculator, Curve, Output, Table
+from batchfit.calculators import _counted as counted
 from batchfit.calculators.compute_optimal_model_size import BESIROGLU, FIT, HOFFMANN, KAPLAN
 from batchfit.fields import Field
 from batchfit.formulas import scaling_laws, training_flops
 from batchfit.presets import models
-
-TOKENS = ("{n} token", "{n} tokens")
 
 CALCULATOR = Calculator(
     slug="chinchilla-tokens",
@@ -27,7 +26,7 @@ CALCULATOR = Calculator(
             help="All parameters of the model. For a mixture of experts there is no rule as simple.",
             kind="whole",
             unit="parameters",
-            counted=("{n} parameter", "{n} parameters"),
+            counted=counted.PARAMETERS,
             minimum=10**5,
             maximum=10**15,
             default="8B",
@@ -41,7 +40,7 @@ CALCULATOR = Calculator(
             help="Tokens that training sees in all, every epoch counted.",
             kind="whole",
             unit="tokens",
-            counted=TOKENS,
+            counted=counted.TOKENS,
             minimum=10**6,
             maximum=10**18,
             default="15T",
@@ -57,7 +56,7 @@ CALCULATOR = Calculator(
             label="Compute-optimal tokens",
             kind="whole",
             unit="tokens",
-            counted=TOKENS,
+            counted=counted.TOKENS,
             formula=scaling_laws.tokens_for_parameters,
             reading="On the compute of this many tokens, no other size gets a lower loss than {parameters}.",
             sources=(HOFFMANN, BESIROGLU),
@@ -68,7 +67,7 @@ CALCULATOR = Calculator(
             label="Over-training",
             kind="number",
             unit="times",
-            counted=("{n} time", "{n} times"),
+            counted=counted.TIMES,
             formula=scaling_laws.over_training,
             reading="How many times the compute-optimal tokens the run sees; below 1 it stops short of them.",
         ),
@@ -87,7 +86,7 @@ CALCULATOR = Calculator(
             label="Compute of the run",
             kind="number",
             unit="FLOPs",
-            counted=("{n} FLOP", "{n} FLOPs"),
+            counted=counted.FLOPS,
             formula=training_flops.parameter_flops,
             reading="6 operations for each parameter and token.",
             detail=True,
@@ -99,7 +98,7 @@ CALCULATOR = Calculator(
             label="Loss",
             kind="number",
             unit="nats per token",
-            counted=("{n} nat per token", "{n} nats per token"),
+            counted=counted.NATS_PER_TOKEN,
             formula=scaling_laws.loss,
             reading="By the replication's loss; only differences mean something for other data.",
             detail=True,
@@ -111,7 +110,7 @@ CALCULATOR = Calculator(
             label="Least compute for that loss",
             kind="number",
             unit="FLOPs",
-            counted=("{n} FLOP", "{n} FLOPs"),
+            counted=counted.FLOPS,
             formula=scaling_laws.flops_for_loss,
             reading="What a compute-optimal model, larger and trained for less long, needs for the same loss.",
             detail=True,
@@ -123,7 +122,7 @@ CALCULATOR = Calculator(
             label="Compute, of the least",
             kind="number",
             unit="times",
-            counted=("{n} time", "{n} times"),
+            counted=counted.TIMES,
             formula=scaling_laws.extra_compute,
             reading="This run takes {extra_compute} the compute that the optimal model would for the same loss.",
             detail=True,

@@ -1,8 +1,11 @@
 """Data-parallel scaling: what exchanging gradients costs, and the accumulation steps that make it small."""
 
+from dataclasses import replace
 from datetime import date
 
 from batchfit.calculator import Calculator, Curve, Output, Source, Table
+from batchfit.calculators import _asked as asked
+from batchfit.calculators import _counted as counted
 from batchfit.fields import Bound, Choice, Field
 from batchfit.formulas import data_parallel
 
@@ -50,22 +53,7 @@ CALCULATOR = Calculator(
     updated=date(2026, 11, 30),
     related=("gradient-accumulation", "gradient-noise-scale", "pipeline-bubble"),
     fields=(
-        Field(
-            name="replicas",
-            symbol="g",
-            label="Data-parallel GPUs",
-            help=(
-                "Copies of the model that each work on different samples. "
-                "GPUs that share one copy (tensor or pipeline parallelism) count once."
-            ),
-            kind="whole",
-            unit="GPUs",
-            counted=("{n} GPU", "{n} GPUs"),
-            minimum=1,
-            maximum=2**20,
-            default="8",
-            group="Training",
-        ),
+        asked.REPLICAS,
         Field(
             name="micro_batch_seconds",
             symbol="t",
@@ -80,19 +68,7 @@ CALCULATOR = Calculator(
             step="50",
             group="Training",
         ),
-        Field(
-            name="accumulation_steps",
-            symbol="a",
-            label="Accumulation steps",
-            help="Micro-batches whose gradients are added up before the optimizer takes one step.",
-            kind="whole",
-            unit="steps",
-            counted=("{n} step", "{n} steps"),
-            minimum=1,
-            maximum=2**20,
-            default="1",
-            group="Training",
-        ),
+        replace(asked.ACCUMULATION_STEPS, default="1", group="Training"),
         Field(
             name="gradients",
             symbol="G",
@@ -254,7 +230,7 @@ CALCULATOR = Calculator(
             label="Speed-up",
             kind="number",
             unit="times",
-            counted=("{n} time", "{n} times"),
+            counted=counted.TIMES,
             formula=data_parallel.speed_up,
             reading="Samples per second compared with one GPU, each keeping its micro-batch and its steps.",
         ),
@@ -264,7 +240,7 @@ CALCULATOR = Calculator(
             label="Accumulation steps for that efficiency",
             kind="whole",
             unit="steps",
-            counted=("{n} step", "{n} steps"),
+            counted=counted.STEPS,
             formula=data_parallel.accumulation_steps_needed,
             reading="With {accumulation_steps_needed}, {target_efficiency} of each step or more is computing.",
         ),

@@ -1,13 +1,14 @@
 """Dataset tokens: the tokens of a data set known by its bytes, words or documents, and the steps they make."""
 
+from dataclasses import replace
 from datetime import date
 
 from batchfit.calculator import Calculator, Output, Source, Table
+from batchfit.calculators import _asked as asked
+from batchfit.calculators import _counted as counted
 from batchfit.fields import Bound, Choice, Field
 from batchfit.formulas import parallel_batch, token_counts
 
-TOKENS = ("{n} token", "{n} tokens")
-STEPS = ("{n} step", "{n} steps")
 DECLARATION = Source(
     "Universal Declaration of Human Rights in each language, counted with the tokenizer of Llama 3",
     "https://www.ohchr.org/en/human-rights/universal-declaration/universal-declaration-human-rights",
@@ -159,32 +160,8 @@ CALCULATOR = Calculator(
             step="0.1",
             group="Tokenizer",
         ),
-        Field(
-            name="effective_batch_size",
-            symbol="E",
-            label="Effective batch size",
-            help="Samples that contribute to one optimizer step: micro-batch × accumulation steps × GPUs.",
-            kind="whole",
-            unit="samples",
-            counted=("{n} sample", "{n} samples"),
-            minimum=1,
-            maximum=2**40,
-            default="256",
-            group="Training",
-        ),
-        Field(
-            name="sequence_length",
-            symbol="l",
-            label="Sequence length",
-            help="Tokens of each sample.",
-            kind="whole",
-            unit="tokens",
-            counted=TOKENS,
-            minimum=1,
-            maximum=2**30,
-            default="4096",
-            group="Training",
-        ),
+        asked.EFFECTIVE_BATCH_SIZE,
+        replace(asked.SEQUENCE_LENGTH, symbol="l", group="Training"),
         Field(
             name="epochs",
             symbol="e",
@@ -192,7 +169,7 @@ CALCULATOR = Calculator(
             help="Passes over the data set.",
             kind="number",
             unit="epochs",
-            counted=("{n} epoch", "{n} epochs"),
+            counted=counted.EPOCHS,
             minimum=0.001,
             maximum=10**6,
             default="1",
@@ -205,7 +182,7 @@ CALCULATOR = Calculator(
             help="If you know on how many tokens you want to train: the epochs for them are worked out too.",
             kind="whole",
             unit="tokens",
-            counted=TOKENS,
+            counted=counted.TOKENS,
             minimum=1,
             maximum=10**18,
             empty=0,
@@ -242,7 +219,7 @@ CALCULATOR = Calculator(
             label="Tokens of the data set",
             kind="whole",
             unit="tokens",
-            counted=TOKENS,
+            counted=counted.TOKENS,
             formula=token_counts.dataset_tokens,
             reading="An estimate: it varies with the kind of text. A sample of yours, counted, gives your own ratio.",
         ),
@@ -263,7 +240,7 @@ CALCULATOR = Calculator(
             label="Training tokens",
             kind="whole",
             unit="tokens",
-            counted=TOKENS,
+            counted=counted.TOKENS,
             formula=token_counts.training_tokens,
             reading="{dataset_tokens} in {epochs}.",
             detail=True,
@@ -274,7 +251,7 @@ CALCULATOR = Calculator(
             label="Tokens per step",
             kind="whole",
             unit="tokens",
-            counted=TOKENS,
+            counted=counted.TOKENS,
             formula=parallel_batch.tokens_per_step,
             reading="{effective_batch_size} of {sequence_length} each.",
             detail=True,
@@ -285,7 +262,7 @@ CALCULATOR = Calculator(
             label="Optimizer steps",
             kind="whole",
             unit="steps",
-            counted=STEPS,
+            counted=counted.STEPS,
             formula=token_counts.optimizer_steps,
             reading="What a learning-rate schedule has to be set to.",
         ),
@@ -295,7 +272,7 @@ CALCULATOR = Calculator(
             label="Epochs for the tokens wanted",
             kind="number",
             unit="epochs",
-            counted=("{n} epoch", "{n} epochs"),
+            counted=counted.EPOCHS,
             formula=token_counts.epochs_for_budget,
             reading="{token_budget} are {budget_epochs} over the data set.",
             when=token_counts.budget_given,

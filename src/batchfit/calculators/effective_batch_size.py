@@ -1,15 +1,16 @@
 """Effective batch size: samples and tokens per optimizer step, and which GPUs multiply them."""
 
+from dataclasses import replace
 from datetime import date
 
 from batchfit.calculator import Calculator, Check, Output, Source
+from batchfit.calculators import _asked as asked
+from batchfit.calculators import _counted as counted
 from batchfit.fields import Field
 from batchfit.formulas import batching, parallel_batch
 
 MEGATRON = Source("Narayanan et al., 2021, section 3", "https://arxiv.org/abs/2104.04473")
 
-SAMPLES = ("{n} sample", "{n} samples")
-GPUS = ("{n} GPU", "{n} GPUs")
 
 CALCULATOR = Calculator(
     slug="effective-batch-size",
@@ -28,58 +29,10 @@ CALCULATOR = Calculator(
         "data-parallel-scaling",
     ),
     fields=(
-        Field(
-            name="micro_batch",
-            symbol="b",
-            label="Micro-batch size",
-            help="Samples that one GPU runs through forward and backward at a time.",
-            kind="whole",
-            unit="samples",
-            counted=SAMPLES,
-            minimum=1,
-            maximum=2**20,
-            default="4",
-            group="Batching",
-        ),
-        Field(
-            name="accumulation_steps",
-            symbol="a",
-            label="Accumulation steps",
-            help="Micro-batches whose gradients are added up before the optimizer takes one step.",
-            kind="whole",
-            unit="steps",
-            counted=("{n} step", "{n} steps"),
-            minimum=1,
-            maximum=2**20,
-            default="8",
-            group="Batching",
-        ),
-        Field(
-            name="sequence_length",
-            symbol="s",
-            label="Sequence length",
-            help="Tokens of each sample.",
-            kind="whole",
-            unit="tokens",
-            counted=("{n} token", "{n} tokens"),
-            minimum=1,
-            maximum=2**24,
-            default="4096",
-            group="Batching",
-        ),
-        Field(
-            name="gpus",
-            symbol="n",
-            label="GPUs",
-            help="All GPUs that train together.",
-            kind="whole",
-            unit="GPUs",
-            counted=GPUS,
-            minimum=1,
-            maximum=10**6,
-            default="64",
-            group="Parallelism",
-        ),
+        replace(asked.MICRO_BATCH, maximum=2**20),
+        asked.ACCUMULATION_STEPS,
+        replace(asked.SEQUENCE_LENGTH, maximum=2**24),
+        asked.GPUS,
         Field(
             name="tensor_parallel",
             symbol="t",
@@ -87,7 +40,7 @@ CALCULATOR = Calculator(
             help="GPUs that share each layer’s matrices. 1 where there is none.",
             kind="whole",
             unit="GPUs",
-            counted=GPUS,
+            counted=counted.GPUS,
             minimum=1,
             maximum=1024,
             default="4",
@@ -100,7 +53,7 @@ CALCULATOR = Calculator(
             help="Stages that share the layers. 1 where there is none.",
             kind="whole",
             unit="GPUs",
-            counted=GPUS,
+            counted=counted.GPUS,
             minimum=1,
             maximum=1024,
             default="2",
@@ -113,7 +66,7 @@ CALCULATOR = Calculator(
             help="GPUs that share the tokens of each sequence. 1 where there is none.",
             kind="whole",
             unit="GPUs",
-            counted=GPUS,
+            counted=counted.GPUS,
             minimum=1,
             maximum=1024,
             default="1",
@@ -126,7 +79,7 @@ CALCULATOR = Calculator(
             help="Sequences that one epoch goes through, after packing where you pack.",
             kind="whole",
             unit="samples",
-            counted=SAMPLES,
+            counted=counted.SAMPLES,
             suffixes=True,
             minimum=1,
             maximum=10**13,
@@ -149,7 +102,7 @@ CALCULATOR = Calculator(
             label="GPUs per copy of the model",
             kind="whole",
             unit="GPUs",
-            counted=GPUS,
+            counted=counted.GPUS,
             formula=parallel_batch.gpus_per_replica,
             reading="They work on the same samples, so they do not multiply the batch.",
             detail=True,
@@ -175,7 +128,7 @@ CALCULATOR = Calculator(
             label="GPUs left over",
             kind="whole",
             unit="GPUs",
-            counted=GPUS,
+            counted=counted.GPUS,
             formula=parallel_batch.idle_gpus,
             reading="Too few for another copy of the model.",
             detail=True,
@@ -186,7 +139,7 @@ CALCULATOR = Calculator(
             label="Effective batch size",
             kind="whole",
             unit="samples",
-            counted=SAMPLES,
+            counted=counted.SAMPLES,
             formula=batching.effective_batch_size,
             reading="{micro_batch} × {accumulation_steps} × {replicas} contribute to each optimizer step.",
         ),
@@ -196,7 +149,7 @@ CALCULATOR = Calculator(
             label="Tokens per step",
             kind="whole",
             unit="tokens",
-            counted=("{n} token", "{n} tokens"),
+            counted=counted.TOKENS,
             formula=parallel_batch.tokens_per_step,
             reading="{effective_batch_size} of {sequence_length} each, padding included.",
         ),
@@ -206,7 +159,7 @@ CALCULATOR = Calculator(
             label="Optimizer steps per epoch",
             kind="whole",
             unit="steps",
-            counted=("{n} step", "{n} steps"),
+            counted=counted.STEPS,
             formula=parallel_batch.steps_per_epoch,
             reading="Until all {samples} have been seen once.",
         ),
@@ -216,7 +169,7 @@ CALCULATOR = Calculator(
             label="Samples of the last step",
             kind="whole",
             unit="samples",
-            counted=SAMPLES,
+            counted=counted.SAMPLES,
             formula=parallel_batch.last_step_samples,
             reading="What is left for the last step of an epoch. Drop it, or weight it by what it holds.",
             detail=True,

@@ -1,12 +1,13 @@
 """Gradient accumulation: the effective batch, and the activation memory it takes on each GPU."""
 
+from dataclasses import replace
 from datetime import date
 
 from batchfit.calculator import Calculator, Inverse, Output
+from batchfit.calculators import _asked as asked
+from batchfit.calculators import _counted as counted
 from batchfit.fields import Field
 from batchfit.formulas import activation_memory, batching
-
-SAMPLES = ("{n} sample", "{n} samples")
 
 CALCULATOR = Calculator(
     slug="gradient-accumulation",
@@ -23,48 +24,9 @@ CALCULATOR = Calculator(
     updated=date(2026, 11, 30),
     related=("llm-training-memory", "lora-parameters"),
     fields=(
-        Field(
-            name="micro_batch",
-            symbol="b",
-            label="Micro-batch size",
-            help="Samples that one GPU runs through forward and backward at a time.",
-            kind="whole",
-            unit="samples",
-            counted=SAMPLES,
-            minimum=1,
-            maximum=2**20,
-            default="4",
-            group="Batching",
-        ),
-        Field(
-            name="accumulation_steps",
-            symbol="a",
-            label="Accumulation steps",
-            help="Micro-batches whose gradients are added up before the optimizer takes one step.",
-            kind="whole",
-            unit="steps",
-            counted=("{n} step", "{n} steps"),
-            minimum=1,
-            maximum=2**20,
-            default="8",
-            group="Batching",
-        ),
-        Field(
-            name="replicas",
-            symbol="g",
-            label="Data-parallel GPUs",
-            help=(
-                "Copies of the model that each work on different samples. "
-                "GPUs that share one copy (tensor or pipeline parallelism) count once."
-            ),
-            kind="whole",
-            unit="GPUs",
-            counted=("{n} GPU", "{n} GPUs"),
-            minimum=1,
-            maximum=2**20,
-            default="1",
-            group="Batching",
-        ),
+        replace(asked.MICRO_BATCH, maximum=2**20),
+        asked.ACCUMULATION_STEPS,
+        replace(asked.REPLICAS, default="1", group="Batching"),
         Field(
             name="activation_per_sample",
             symbol="A",
@@ -90,7 +52,7 @@ CALCULATOR = Calculator(
             label="Effective batch size",
             kind="whole",
             unit="samples",
-            counted=SAMPLES,
+            counted=counted.SAMPLES,
             formula=batching.effective_batch_size,
             reading="{micro_batch} × {accumulation_steps} × {replicas} contribute to each optimizer step.",
         ),
@@ -112,7 +74,7 @@ CALCULATOR = Calculator(
             help="Samples that should contribute to each optimizer step. The accumulation steps are found for you.",
             kind="whole",
             unit="samples",
-            counted=SAMPLES,
+            counted=counted.SAMPLES,
             minimum=1,
             maximum=2**40,
             default=None,
@@ -131,7 +93,7 @@ CALCULATOR = Calculator(
             label="Drift from the target",
             kind="whole",
             unit="samples",
-            counted=SAMPLES,
+            counted=counted.SAMPLES,
             difference=True,
             formula=batching.drift,
             reading="{effective_batch_size} instead of {target_batch}: the nearest that whole steps can reach.",

@@ -3,11 +3,10 @@
 from datetime import date
 
 from batchfit.calculator import Calculator, Check, Curve, Output, Source
+from batchfit.calculators import _counted as counted
 from batchfit.fields import Bound, Choice, Field
 from batchfit.formulas import noise_scale
 
-SAMPLES = ("{n} sample", "{n} samples")
-STEPS = ("{n} step", "{n} steps")
 ESTIMATOR = Source(
     "McCandlish et al., An Empirical Model of Large-Batch Training, 2018, appendix A.1",
     "https://arxiv.org/abs/1812.06162",
@@ -30,7 +29,7 @@ def _batch(name: str, symbol: str, label: str, text: str, default: str, group: s
         help=text,
         kind="whole",
         unit="samples",
-        counted=SAMPLES,
+        counted=counted.SAMPLES,
         minimum=1,
         maximum=2**40,
         default=default,
@@ -61,7 +60,7 @@ def _steps(name: str, symbol: str, label: str, text: str, default: str) -> Field
         help=text,
         kind="whole",
         unit="steps",
-        counted=STEPS,
+        counted=counted.STEPS,
         minimum=1,
         maximum=10**12,
         default=default,
@@ -200,7 +199,7 @@ CALCULATOR = Calculator(
             label="Fewest samples",
             kind="number",
             unit="samples",
-            counted=SAMPLES,
+            counted=counted.SAMPLES,
             formula=noise_scale.least_examples,
             reading="What a very small batch would get by with, in very many steps.",
             detail=True,
@@ -213,7 +212,7 @@ CALCULATOR = Calculator(
             label="Critical batch size",
             kind="number",
             unit="samples",
-            counted=SAMPLES,
+            counted=counted.SAMPLES,
             formula=noise_scale.critical_batch,
             reading="At this batch you pay twice the fewest samples and take twice the fewest steps.",
             sources=(NOISE_SCALE, TRADE_OFF),

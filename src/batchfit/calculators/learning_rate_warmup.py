@@ -1,8 +1,11 @@
 """Learning-rate warm-up: the schedule's curve, and the peak rate for another effective batch."""
 
+from dataclasses import replace
 from datetime import date
 
 from batchfit.calculator import Calculator, Check, Curve, Output, Source, Table
+from batchfit.calculators import _asked as asked
+from batchfit.calculators import _counted as counted
 from batchfit.fields import Bound, Choice, Field
 from batchfit.formulas import learning_rate
 
@@ -55,25 +58,13 @@ CALCULATOR = Calculator(
             help="The effective batch size for which the known rate works.",
             kind="whole",
             unit="samples",
-            counted=("{n} sample", "{n} samples"),
+            counted=counted.SAMPLES,
             minimum=1,
             maximum=2**40,
             default="256",
             group="Batching",
         ),
-        Field(
-            name="effective_batch_size",
-            symbol="E",
-            label="Effective batch size",
-            help="Samples that contribute to one optimizer step: micro-batch × accumulation steps × GPUs.",
-            kind="whole",
-            unit="samples",
-            counted=("{n} sample", "{n} samples"),
-            minimum=1,
-            maximum=2**40,
-            default="1024",
-            group="Batching",
-        ),
+        replace(asked.EFFECTIVE_BATCH_SIZE, default="1024", group="Batching"),
         Field(
             name="scaling",
             symbol="R",
@@ -119,7 +110,7 @@ CALCULATOR = Calculator(
             help="Optimizer steps, not micro-batches: 8 accumulation steps count once.",
             kind="whole",
             unit="steps",
-            counted=("{n} step", "{n} steps"),
+            counted=counted.STEPS,
             minimum=1,
             maximum=10**9,
             default="10000",
@@ -145,7 +136,7 @@ CALCULATOR = Calculator(
             help="If your recipe counts the warm-up in optimizer steps; it replaces the share.",
             kind="whole",
             unit="steps",
-            counted=("{n} step", "{n} steps"),
+            counted=counted.STEPS,
             minimum=0,
             maximum=10**9,
             empty=-1,
@@ -187,19 +178,7 @@ CALCULATOR = Calculator(
             suffixes=True,
             group="Schedule",
         ),
-        Field(
-            name="sequence_length",
-            symbol="l",
-            label="Sequence length",
-            help="Tokens of each sample; 1 where samples are images.",
-            kind="whole",
-            unit="tokens",
-            counted=("{n} token", "{n} tokens"),
-            minimum=1,
-            maximum=2**30,
-            default="4096",
-            group="Batching",
-        ),
+        replace(asked.SEQUENCE_LENGTH, symbol="l", help="Tokens of each sample; 1 where samples are images."),
     ),
     outputs=(
         Output(
@@ -218,7 +197,7 @@ CALCULATOR = Calculator(
             label="Length of the warm-up",
             kind="whole",
             unit="steps",
-            counted=("{n} step", "{n} steps"),
+            counted=counted.STEPS,
             formula=learning_rate.warmup_length,
             reading="The rate rises for {warmup}, then the schedule takes over.",
         ),
@@ -279,7 +258,7 @@ CALCULATOR = Calculator(
             label="Tokens in the warm-up",
             kind="whole",
             unit="tokens",
-            counted=("{n} token", "{n} tokens"),
+            counted=counted.TOKENS,
             formula=learning_rate.warmup_tokens,
             reading="{warmup} of {effective_batch_size}, {sequence_length} each.",
             detail=True,

@@ -1,8 +1,11 @@
 """LoRA parameters: how many parameters adapters train, and what training them takes."""
 
+from dataclasses import replace
 from datetime import date
 
 from batchfit.calculator import Calculator, Curve, Output, Source
+from batchfit.calculators import _asked as asked
+from batchfit.calculators import _counted as counted
 from batchfit.fields import Bound, Choice, Field
 from batchfit.formulas import lora
 from batchfit.presets import models
@@ -41,38 +44,15 @@ CALCULATOR = Calculator(
             help="All parameters of the model that the adapters are added to. LoRA leaves them as they are.",
             kind="whole",
             unit="parameters",
-            counted=("{n} parameter", "{n} parameters"),
+            counted=counted.PARAMETERS,
             suffixes=True,
             minimum=1000,
             maximum=10**13,
             default="8030261248",
             group="Model",
         ),
-        Field(
-            name="layers",
-            symbol="L",
-            label="Layers",
-            help="Transformer blocks of the model.",
-            kind="whole",
-            unit="layers",
-            counted=("{n} layer", "{n} layers"),
-            minimum=1,
-            maximum=1000,
-            default="32",
-            group="Model",
-        ),
-        Field(
-            name="hidden_size",
-            symbol="h",
-            label="Hidden size",
-            help="Width of the model: the values that a token has between two layers.",
-            kind="whole",
-            unit="",
-            minimum=16,
-            maximum=2**17,
-            default="4096",
-            group="Model",
-        ),
+        asked.LAYERS,
+        asked.HIDDEN_SIZE,
         Field(
             name="query_dim",
             symbol="d_q",
@@ -85,30 +65,8 @@ CALCULATOR = Calculator(
             default="4096",
             group="Model",
         ),
-        Field(
-            name="key_value_dim",
-            symbol="k",
-            label="Width of keys and values",
-            help="Key-value heads times head size. With grouped queries it is smaller than the hidden size.",
-            kind="whole",
-            unit="",
-            minimum=1,
-            maximum=2**17,
-            default="1024",
-            group="Model",
-        ),
-        Field(
-            name="intermediate_size",
-            symbol="i",
-            label="Intermediate size",
-            help="Width of the MLP inside a layer.",
-            kind="whole",
-            unit="",
-            minimum=1,
-            maximum=2**19,
-            default="14336",
-            group="Model",
-        ),
+        replace(asked.KEY_VALUE_DIM, default="1024"),
+        replace(asked.INTERMEDIATE_SIZE, default="14336"),
         Field(
             name="gated",
             symbol="γ",
@@ -202,7 +160,7 @@ CALCULATOR = Calculator(
             label="In the attention of one layer",
             kind="whole",
             unit="parameters",
-            counted=("{n} parameter", "{n} parameters"),
+            counted=counted.PARAMETERS,
             formula=lora.attention_adapters,
             reading="Rank times inputs plus outputs, for each adapted projection.",
             detail=True,
@@ -214,7 +172,7 @@ CALCULATOR = Calculator(
             label="In the MLP of one layer",
             kind="whole",
             unit="parameters",
-            counted=("{n} parameter", "{n} parameters"),
+            counted=counted.PARAMETERS,
             formula=lora.mlp_adapters,
             reading="Rank times inputs plus outputs, for each adapted projection.",
             detail=True,
@@ -226,7 +184,7 @@ CALCULATOR = Calculator(
             label="Trainable parameters",
             kind="whole",
             unit="parameters",
-            counted=("{n} parameter", "{n} parameters"),
+            counted=counted.PARAMETERS,
             formula=lora.trainable_parameters,
             reading="In {layers}, with rank {rank} on {modules}.",
             sources=(LORA,),

@@ -1,8 +1,11 @@
 """Optimizer memory: the bytes that each optimizer keeps for a model, side by side."""
 
+from dataclasses import replace
 from datetime import date
 
 from batchfit.calculator import Calculator, Curve, Output, Source, Table
+from batchfit.calculators import _asked as asked
+from batchfit.calculators import _counted as counted
 from batchfit.fields import Bound, Choice, Field
 from batchfit.formulas import optimizer_state
 from batchfit.presets import models
@@ -82,7 +85,7 @@ CALCULATOR = Calculator(
             help="Parameters that the optimizer updates. With LoRA, those of the adapters alone.",
             kind="whole",
             unit="parameters",
-            counted=("{n} parameter", "{n} parameters"),
+            counted=counted.PARAMETERS,
             suffixes=True,
             minimum=1000,
             maximum=10**13,
@@ -117,30 +120,8 @@ CALCULATOR = Calculator(
             binds=(Bound("updated_value_bytes", "w", "Bytes per updated value"),),
             group="Training",
         ),
-        Field(
-            name="hidden_size",
-            symbol="h",
-            label="Hidden size",
-            help="Width of the model: the values that a token has between two layers.",
-            kind="whole",
-            unit="",
-            minimum=16,
-            maximum=2**20,
-            default="4096",
-            group="Model",
-        ),
-        Field(
-            name="vocabulary",
-            symbol="V",
-            label="Vocabulary",
-            help="Tokens that the model knows: rows of its embedding and of its output layer.",
-            kind="whole",
-            unit="tokens",
-            minimum=1,
-            maximum=10**8,
-            default="32000",
-            group="Model",
-        ),
+        replace(asked.HIDDEN_SIZE, maximum=2**20),
+        replace(asked.VOCABULARY, maximum=10**8),
         Field(
             name="embedding_matrices",
             symbol="e",
@@ -185,7 +166,7 @@ CALCULATOR = Calculator(
             label="Bytes per parameter",
             kind="number",
             unit="bytes",
-            counted=("{n} byte", "{n} bytes"),
+            counted=counted.BYTES,
             formula=optimizer_state.bytes_per_parameter,
             reading="For each of the {parameters}; weights and gradients come on top.",
         ),

@@ -1,12 +1,14 @@
 """Trainable epochs: how often a budget of GPU-hours or money goes through a data set."""
 
+from dataclasses import replace
 from datetime import date
 
 from batchfit.calculator import Calculator, Check, Curve, Output, Source
+from batchfit.calculators import _asked as asked
+from batchfit.calculators import _counted as counted
 from batchfit.fields import Bound, Choice, Field
 from batchfit.formulas import parallel_batch, token_counts, training_budget
 
-TOKENS = ("{n} token", "{n} tokens")
 REPETITION = Source(
     "Muennighoff et al., Scaling Data-Constrained Language Models, 2023, equation 5 and appendix A",
     "https://arxiv.org/abs/2305.16264",
@@ -35,20 +37,7 @@ CALCULATOR = Calculator(
             default="gpu-hours",
             group="Budget",
         ),
-        Field(
-            name="gpu_hours",
-            symbol="h_0",
-            label="GPU-hours",
-            help="Hours times GPUs: 8 GPUs for a week are 1,344.",
-            kind="number",
-            unit="GPU-hours",
-            counted=("{n} GPU-hour", "{n} GPU-hours"),
-            minimum=0.01,
-            maximum=1e12,
-            default="1000",
-            suffixes=True,
-            group="Budget",
-        ),
+        replace(asked.GPU_HOURS, symbol="h_0", minimum=0.01),
         Field(
             name="money",
             symbol="m_0",
@@ -80,7 +69,7 @@ CALCULATOR = Calculator(
             help="GPUs that the run uses at the same time: they decide how long it takes, not what it costs.",
             kind="whole",
             unit="GPUs",
-            counted=("{n} GPU", "{n} GPUs"),
+            counted=counted.GPUS,
             minimum=1,
             maximum=2**20,
             default="8",
@@ -108,39 +97,15 @@ CALCULATOR = Calculator(
             help="Tokens of one pass over the data set, with the tokenizer of the model.",
             kind="whole",
             unit="tokens",
-            counted=TOKENS,
+            counted=counted.TOKENS,
             minimum=1,
             maximum=10**18,
             default="10B",
             suffixes=True,
             group="Data",
         ),
-        Field(
-            name="effective_batch_size",
-            symbol="E",
-            label="Effective batch size",
-            help="Samples that contribute to one optimizer step: micro-batch × accumulation steps × GPUs.",
-            kind="whole",
-            unit="samples",
-            counted=("{n} sample", "{n} samples"),
-            minimum=1,
-            maximum=2**40,
-            default="256",
-            group="Training",
-        ),
-        Field(
-            name="sequence_length",
-            symbol="l",
-            label="Sequence length",
-            help="Tokens of each sample.",
-            kind="whole",
-            unit="tokens",
-            counted=TOKENS,
-            minimum=1,
-            maximum=2**30,
-            default="4096",
-            group="Training",
-        ),
+        asked.EFFECTIVE_BATCH_SIZE,
+        replace(asked.SEQUENCE_LENGTH, symbol="l", group="Training"),
     ),
     outputs=(
         Output(
@@ -149,7 +114,7 @@ CALCULATOR = Calculator(
             label="GPU-hours of the budget",
             kind="number",
             unit="GPU-hours",
-            counted=("{n} GPU-hour", "{n} GPU-hours"),
+            counted=counted.GPU_HOURS,
             formula=training_budget.gpu_hours_bought,
             reading="What the budget pays for.",
             detail=True,
@@ -160,7 +125,7 @@ CALCULATOR = Calculator(
             label="Training tokens",
             kind="whole",
             unit="tokens",
-            counted=TOKENS,
+            counted=counted.TOKENS,
             formula=training_budget.tokens_bought,
             reading="{gpu_hours_bought} at {throughput} on each GPU.",
         ),
@@ -170,7 +135,7 @@ CALCULATOR = Calculator(
             label="Epochs",
             kind="number",
             unit="epochs",
-            counted=("{n} epoch", "{n} epochs"),
+            counted=counted.EPOCHS,
             formula=token_counts.epochs_of,
             reading="That is how often the run goes through {dataset_tokens}.",
         ),
@@ -180,7 +145,7 @@ CALCULATOR = Calculator(
             label="Tokens per step",
             kind="whole",
             unit="tokens",
-            counted=TOKENS,
+            counted=counted.TOKENS,
             formula=parallel_batch.tokens_per_step,
             reading="{effective_batch_size} of {sequence_length} each.",
             detail=True,
@@ -191,7 +156,7 @@ CALCULATOR = Calculator(
             label="Optimizer steps",
             kind="whole",
             unit="steps",
-            counted=("{n} step", "{n} steps"),
+            counted=counted.STEPS,
             formula=token_counts.optimizer_steps,
             reading="What a learning-rate schedule has to be set to.",
         ),
@@ -220,7 +185,7 @@ CALCULATOR = Calculator(
             label="GPU-hours of one epoch",
             kind="number",
             unit="GPU-hours",
-            counted=("{n} GPU-hour", "{n} GPU-hours"),
+            counted=counted.GPU_HOURS,
             formula=training_budget.gpu_hours_per_epoch,
             reading="One pass over {dataset_tokens}.",
             detail=True,
@@ -231,7 +196,7 @@ CALCULATOR = Calculator(
             label="Worth in fresh tokens",
             kind="whole",
             unit="tokens",
-            counted=TOKENS,
+            counted=counted.TOKENS,
             formula=training_budget.worth_in_fresh_tokens,
             reading="Repeated tokens teach less: the run is worth {worth_tokens} that are each seen once.",
             detail=True,

@@ -1,0 +1,15 @@
+"""What calculators count, as it stands in a sentence, for one and for many."""
+
+BYTES = ("{n} byte", "{n} bytes")
+EPOCHS = ("{n} epoch", "{n} epochs")
+FLOPS = ("{n} FLOP", "{n} FLOPs")
+GPUS = ("{n} GPU", "{n} GPUs")
+GPU_HOURS = ("{n} GPU-hour", "{n} GPU-hours")
+LAYERS = ("{n} layer", "{n} layers")
+NATS_PER_TOKEN = ("{n} nat per token", "{n} nats per token")
+PARAMETERS = ("{n} parameter", "{n} parameters")
+SAMPLES = ("{n} sample", "{n} samples")
+STEPS = ("{n} step", "{n} steps")
+TFLOPS_A_SECOND = ("{n} TFLOP/s", "{n} TFLOP/s")
+TIMES = ("{n} time", "{n} times")
+TOKENS = ("{n} token", "{n} tokens")
