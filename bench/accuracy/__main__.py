@@ -33,7 +33,8 @@ Asked = tuple[Row, Question | str]
     "  scripts/accuracy --row FMS0003         explains one row\n"
     "  scripts/accuracy --data ~/our-runs     rows of your own\n"
     "  scripts/accuracy --versions era        with the libraries of the runs' time\n"
-    "  scripts/accuracy --versions both       everything; writes docs/accuracy.md",
+    "  scripts/accuracy --versions both       everything; writes docs/accuracy.md\n"
+    "  scripts/accuracy --versions both --family torchtitan   one family anew",
 )
 @click.option(
     "--sample", type=click.IntRange(1), metavar="N", help="Score N rows, spread over the table's lines."
@@ -60,8 +61,8 @@ def main(
 ) -> None:
     """Score batchfit against published runs: n, median and 90th percentile of the error, and the worst row.
 
-    Traces are kept in the cache, so a run that is stopped goes on where it was. A run over all of the repository's own
-    rows with both sets of libraries writes docs/accuracy.md.
+    Traces are kept in the cache, so a run that is stopped goes on where it was. A run over the repository's own rows
+    with both sets of libraries keeps the results of its families and writes docs/accuracy.md.
     """
     rows = [row for row in figures(read(data)) if not family or family.lower() in row.family.lower()]
     if row_id:
@@ -76,7 +77,7 @@ def main(
         return
     click.echo(report.text(report.table(scores)))
     _echo_reasons(scores)
-    if data == DATA and which == "both" and not (sample or family):
+    if data == DATA and which == "both" and not (sample or cached):
         report.save(scores, versions())
         click.echo(f"wrote {report.PAGE}")
 

@@ -16,7 +16,8 @@ from bench.accuracy.picture import measured_ones, picture
 from bench.accuracy.scoring import Score
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results.json"
+#: A file for each family of rows, so that one can be traced again without the others.
+RESULTS = HERE / "results"
 DOCS = HERE.parents[1] / "docs"
 README = DOCS.parent / "README.md"
 #: The line of README that tells of the results.
@@ -119,23 +120,32 @@ def _signed(share: float | None) -> str:
 
 
 def save(scores: Sequence[Score], versions: dict[str, str]) -> None:
-    """Writes the results, a row a line, and of rows without a prediction the reasons and how many have each."""
+    """Writes the results of the families that these scores are of, and the page and pictures of all."""
+    families: dict[str, list[Score]] = defaultdict(list)
+    for score in scores:
+        families[score.family].append(score)
+    RESULTS.mkdir(exist_ok=True)
+    for family, found in families.items():
+        (RESULTS / f"{_slug(family)}.json").write_text(_family(family, found, versions), encoding="utf-8")
+    write(load())
+
+
+def _family(family: str, scores: Sequence[Score], versions: dict[str, str]) -> str:
+    """A family's results, a row a line, and of rows without a prediction the reasons and how many have each."""
     kept = [
         [value for name, value in asdict(score).items() if name in _KEPT]
         for score in scores
         if not score.reason
     ]
-    without = Counter((score.family, score.reason) for score in scores if score.reason)
+    without = Counter(score.reason for score in scores if score.reason)
     parts = [
+        f'"family": {json.dumps(family)}',
         f'"versions": {json.dumps(versions)}',
         f'"columns": {json.dumps(_KEPT)}',
         '"scores": [\n' + ",\n".join(json.dumps(row) for row in kept) + "\n]",
-        '"without": [\n'
-        + ",\n".join(json.dumps([*key, count]) for key, count in sorted(without.items()))
-        + "\n]",
+        '"without": [\n' + ",\n".join(json.dumps(pair) for pair in sorted(without.items())) + "\n]",
     ]
-    RESULTS.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
-    write(load())
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def write(results: dict[str, Any]) -> None:
@@ -160,9 +170,19 @@ def readme(text: str, results: dict[str, Any]) -> str:
 
 
 def load() -> dict[str, Any]:
-    """The results that are kept."""
-    found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
-    return found
+    """The results that are kept, of all families: `versions` of libraries (several where families were traced with
+    several), `columns` and rows of `scores`, and `without`: family, reason and count of rows without a prediction."""
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+    numbers: dict[str, set[str]] = defaultdict(set)
+    for file in files:
+        for name, number in file["versions"].items():
+            numbers[name].add(number)
+    return {
+        "versions": {name: " or ".join(sorted(found)) for name, found in numbers.items()},
+        "columns": _KEPT,
+        "scores": [row for file in files for row in file["scores"]],
+        "without": [[file["family"], *pair] for file in files for pair in file["without"]],
+    }
 
 
 def scores_in(results: dict[str, Any]) -> list[Score]:
@@ -175,11 +195,11 @@ def pictures(results: dict[str, Any]) -> dict[str, str]:
     families: dict[str, list[Score]] = defaultdict(list)
     for score in measured_ones(scores_in(results)):
         families[score.family].append(score)
-    return {_file_name(family): picture(family, scores) for family, scores in sorted(families.items())}
+    return {f"{_slug(family)}.svg": picture(family, scores) for family, scores in sorted(families.items())}
 
 
-def _file_name(family: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", family.lower()).strip("-") + ".svg"
+def _slug(family: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", family.lower()).strip("-")
 
 
 def headline(results: dict[str, Any]) -> str:
@@ -211,7 +231,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 _PAGE = """\
-<!-- Written by scripts/accuracy from bench/accuracy/results.json; edit neither by hand. -->
+<!-- Written by scripts/accuracy from bench/accuracy/results; edit neither by hand. -->
 
 # How far off batchfit is
 
