@@ -25,7 +25,6 @@ from batchfit.calculator import Calculator, Output
 from batchfit.fields import Field
 from batchfit.pictures import picture_of
 from batchfit.web.shared import TARGETS
-from batchfit.web.shelf import ANNOUNCED
 from batchfit.wording import DURATIONS
 
 PACKAGE = Path(__file__).parent.parent / "src" / "batchfit"
@@ -89,8 +88,6 @@ def _in_records() -> Iterator[tuple[Text, str]]:
             for text in (*picture.caption, *labels, *(shape.text for shape in picture.shapes)):
                 if text not in ("", "{number}"):
                     yield text, where.replace("calculators", "pictures")
-    for announced in ANNOUNCED:
-        yield announced.title, "web/shelf.py"
     yield from ((forms, "wording.py") for _, forms in DURATIONS)
     yield from ((target.name, "web/shared.py") for target in TARGETS if not target.brand)
 

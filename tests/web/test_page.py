@@ -206,8 +206,8 @@ def test_the_page_shows_formula_example_picture_and_what_comes_next(client: Test
         assert len(svg.all("polygon", class_="activations")) == 8
         assert [text.text for text in svg.all("text", class_="peak-label")] == ["peak: 0.5 GB"]
     assert "would take 4 GB of activations" in page.root.one("figcaption").text
-    coming = page.root.one("section", aria_labelledby="next")
-    links = [link.attributes["href"] for link in coming.all("a")]
+    following = page.root.one("section", aria_labelledby="next")
+    links = [link.attributes["href"] for link in following.all("a")]
     assert links == ["/en/llm-training-memory", "/en/lora-parameters"]
 
 

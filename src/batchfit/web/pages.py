@@ -14,7 +14,6 @@ from batchfit.web.formulas import explained, shown
 from batchfit.web.instrument import Instrument
 from batchfit.web.refusals import Refusal
 from batchfit.web.shared import of_calculator
-from batchfit.web.shelf import Announced
 from batchfit.web.site import SECTION_SHAPES, Site, as_data, formulas_file, translator
 from batchfit.web.state import State
 from batchfit.web.stored import Stored
@@ -25,10 +24,10 @@ REVALIDATE = {"Cache-Control": "no-cache"}
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An entry in a list of calculators; without an address, one that is yet to come."""
+    """An entry in a list of calculators, with what is said of it."""
 
     title: str
-    address: str = ""
+    address: str
     text: Markup | str = ""
     here: bool = False
 
@@ -156,23 +155,15 @@ def _faq(site: Site, calculator: Calculator, lang: str) -> Markup:
     )
 
 
-def _link(
-    site: Site, entry: Calculator | Announced, lang: str, text: Markup | str = "", here: str = ""
-) -> Link:
-    exists = entry.slug in site.shelf.calculators
-    return Link(
-        title=translator(lang)(entry.title),
-        address=f"/{lang}/{entry.slug}" if exists else "",
-        text=text,
-        here=entry.slug == here,
-    )
+def _link(of: Calculator, lang: str, text: Markup | str = "", here: str = "") -> Link:
+    return Link(translator(lang)(of.title), f"/{lang}/{of.slug}", text, of.slug == here)
 
 
 def _next(site: Site, calculator: Calculator, lang: str) -> list[Link]:
     """What to try next: the related calculators, with the sentence that the prose has on each."""
     sentences = {entry.heading: entry.html for entry in site.prose[calculator.slug, lang].entries("next")}
-    entries = ((slug, site.shelf.entry(slug)) for slug in calculator.related)
-    return [_link(site, entry, lang, sentences.get(slug, "")) for slug, entry in entries if entry]
+    found = site.shelf.calculators
+    return [_link(found[slug], lang, sentences.get(slug, "")) for slug in calculator.related if slug in found]
 
 
 def _related(site: Site, calculator: Calculator, lang: str) -> list[Group]:
@@ -181,32 +172,16 @@ def _related(site: Site, calculator: Calculator, lang: str) -> list[Group]:
         Group(
             category,
             translator(lang)(group_title(category)),
-            [_link(site, each, lang, here=calculator.slug) for each in entries],
+            [_link(each, lang, here=calculator.slug) for each in entries],
         )
         for category, entries in site.shelf.groups().items()
     ]
 
 
 def _shelf(site: Site, lang: str) -> list[Group]:
-    """Every calculator by group, with its purpose; of one to come, what others say of it."""
-    announced = {
-        entry.heading: entry.html
-        for each in site.shelf
-        for entry in site.prose[each.slug, lang].entries("next")
-    }
-
-    def about(entry: Calculator | Announced) -> Markup | str:
-        return (
-            translator(lang)(entry.purpose)
-            if isinstance(entry, Calculator)
-            else announced.get(entry.slug, "")
-        )
-
+    """Every calculator by group, with its purpose."""
+    _ = translator(lang)
     return [
-        Group(
-            category,
-            translator(lang)(group_title(category)),
-            [_link(site, each, lang, about(each)) for each in entries],
-        )
+        Group(category, _(group_title(category)), [_link(each, lang, _(each.purpose)) for each in entries])
         for category, entries in site.shelf.groups().items()
     ]

@@ -1,29 +1,12 @@
-"""The calculators that an app serves, by group, and those announced but not there yet."""
+"""The calculators that an app serves, with their pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from batchfit import calculators
 from batchfit.calculator import Calculator
 from batchfit.pictures import Picture, picture_of
-
-
-@dataclass(frozen=True, slots=True)
-class Announced:
-    """A calculator that does not exist yet but that others point to."""
-
-    slug: str
-    category: str
-    title: str
-
-
-#: An entry is dropped from view by the calculator of its slug.
-ANNOUNCED = (
-    Announced("llm-training-memory", "training", "LLM training memory"),
-    Announced("lora-parameters", "training", "LoRA parameters"),
-)
 
 
 class Shelf:
@@ -38,14 +21,9 @@ class Shelf:
     def __iter__(self) -> Iterator[Calculator]:
         return iter(self.calculators.values())
 
-    def groups(self) -> dict[str, list[Calculator | Announced]]:
-        """Everything there is and is announced, by category: first what exists."""
-        found: dict[str, list[Calculator | Announced]] = {}
-        announced = [each for each in ANNOUNCED if each.slug not in self.calculators]
-        for each in [*self, *announced]:
+    def groups(self) -> dict[str, list[Calculator]]:
+        """Every calculator by category."""
+        found: dict[str, list[Calculator]] = {}
+        for each in self:
             found.setdefault(each.category, []).append(each)
         return found
-
-    def entry(self, slug: str) -> Calculator | Announced | None:
-        """What is known under a slug."""
-        return self.calculators.get(slug) or next((each for each in ANNOUNCED if each.slug == slug), None)
