@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from bench.accuracy.bert import Bert
+
 
 class Llama(nn.Module):
     """torchtitan's Llama 3: rotary embedding in complex float32, keys and values repeated for every query head,
@@ -164,4 +166,5 @@ class _MptBlock(nn.Module):
 PLAIN: dict[str, Callable[[Mapping[str, Any], int], nn.Module]] = {
     "torchtitan-llama": Llama,
     "llmfoundry-mpt": Mpt,
+    "bert-of-its-time": Bert,
 }

@@ -43,6 +43,8 @@ class Question:
     keeps_gradients: bool = False
     gpu: str | None = None
     beside_bytes: int | None = None
+    #: What the allocator may take of the card, where it is not what PyTorch's may take of the catalogue's `gpu`.
+    room_bytes: int | None = None
     era: str | None = None
     assumptions: tuple[str, ...] = field(default=())
 

@@ -74,7 +74,9 @@ def _judged(blank: Score, question: Question) -> Score:
     assert question.gpu is not None
     assert blank.low is not None
     assert blank.high is not None
-    room = capacity(find_gpu(question.gpu), question.replicas).capacity_bytes
+    room = question.room_bytes
+    if room is None:
+        room = capacity(find_gpu(question.gpu), question.replicas).capacity_bytes
     if question.measure == "fits":
         return replace(blank, right=blank.low <= room)
     return replace(blank, right=blank.high > room)

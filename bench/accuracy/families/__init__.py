@@ -15,6 +15,7 @@ from bench.accuracy.families import (
     hf_docs,
     litgpt,
     llmfoundry,
+    nvidia_dle,
     peft_methods,
     qwen,
     torchtitan,
@@ -34,6 +35,7 @@ ADAPTERS = (
     llmfoundry,
     fsdp_qlora_runs,
     qwen,
+    nvidia_dle,
 )
 
 _BY_FAMILY: dict[str, Callable[[Row], Question]] = {
