@@ -60,7 +60,8 @@ def test_what_cannot_be_expressed_is_said() -> None:
 
 @pytest.mark.torch
 def test_operations_keep_what_their_frameworks_do() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     from bench.accuracy.bert import OPERATIONS
 
     def kept(operations: str, what: str) -> int:
