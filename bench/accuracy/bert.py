@@ -90,7 +90,9 @@ class Bert(nn.Module):
         self.words, self.places = nn.Embedding(vocab, hidden), nn.Embedding(512, hidden)
         self.kinds = nn.Embedding(2, hidden)
         self.norm = nn.LayerNorm(hidden)
-        self.layers = nn.ModuleList(_Layer(config, self.operations) for _ in range(config["num_hidden_layers"]))
+        self.layers = nn.ModuleList(
+            _Layer(config, self.operations) for _ in range(config["num_hidden_layers"])
+        )
         self.pooler = nn.Linear(hidden, hidden)
         if self.predictions:
             self.transform, self.transform_norm = nn.Linear(hidden, hidden), nn.LayerNorm(hidden)

@@ -3,11 +3,11 @@
 Facts about the runs: NVIDIA/DeepLearningExamples, README of LanguageModeling/BERT in PyTorch/, TensorFlow/ and
 TensorFlow2/; google-research/bert, README, "Out-of-memory issues".
 
-Pre-training predicts 20 masked tokens of 128, and 80 of 512. With XLA, TensorFlow fuses what PyTorch has fused kernels
-for. LAMB keeps what Adam keeps; NVIDIA's and apex's work in one kernel, TensorFlow's variable by variable. Notes tell of
-batches that ran out of memory in another precision; those of pre-training accumulated, as every run of that table on one
-GPU. Google's table tells the largest batch, so the next one is a figure, too; but its batches are even or 1, as if no
-others had been tried.
+Pre-training predicts 20 masked tokens of 128, and 80 of 512. With XLA, TensorFlow fuses what PyTorch has fused
+kernels for. LAMB keeps what Adam keeps; NVIDIA's and apex's work in one kernel, TensorFlow's variable by variable.
+Notes tell of batches that ran out of memory in another precision; those of pre-training accumulated, as every run of
+that table on one GPU. Google's table tells the largest batch, so the next one is a figure, too; but its batches are
+even or 1, as if no others had been tried.
 """
 
 from __future__ import annotations
