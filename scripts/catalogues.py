@@ -38,6 +38,7 @@ SOURCES = [
     "charts.py",
     "gpus.py",
     "planning/*.py",
+    "frameworks/*.py",
     "cli/calc.py",
     "cli/_sections.py",
     "cli/_formulas.py",

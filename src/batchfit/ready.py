@@ -6,7 +6,9 @@ from typing import Any
 
 from batchfit import frameworks
 from batchfit.errors import BadInput
+from batchfit.frameworks import Emitted
 from batchfit.gpus import find_gpu
+from batchfit.languages import SOURCE
 from batchfit.models import find_model
 from batchfit.planning import Plan, Plans
 from batchfit.settings import CHECKPOINTING, OPTIMIZERS, PRECISIONS, QUANTIZE, SHARDING, TrainingSettings
@@ -58,8 +60,8 @@ def asked_by(settings: TrainingSettings) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def emitted(framework: str, answered: Plans, model: str) -> dict[str, Any]:
-    """The best plan as a ready file: the framework, the file's name and text, and what it cannot be told as notes.
+def emitted(framework: str, answered: Plans, model: str, lang: str = SOURCE) -> Emitted:
+    """The best plan as a ready file of a framework, its comments in a language.
 
     `model` is what the person named the model by. Raises BadInput where there is no plan, or no such framework.
     """
@@ -67,7 +69,11 @@ def emitted(framework: str, answered: Plans, model: str) -> dict[str, Any]:
         raise BadInput(
             "emit", "needs a plan, and nothing fits; without --emit the answer says what to change"
         )
-    made = frameworks.emit(framework, settings_of(answered.best, _loaded_by(model, answered)))
+    return frameworks.emit(framework, settings_of(answered.best, _loaded_by(model, answered)), lang)
+
+
+def as_data(framework: str, made: Emitted) -> dict[str, Any]:
+    """A ready file for JSON: the framework, the file's name and text, and what it cannot be told as notes."""
     return {
         "framework": framework,
         "filename": made.filename,

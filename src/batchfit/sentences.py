@@ -16,6 +16,12 @@ class Size(int):
     """Bytes in a sentence: "61.27 GiB"."""
 
 
+class Code(str):
+    """A piece of a program in a sentence: a command, a call, a key with its value. It is the same in every language."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
     """A count with what is counted: ("{n} step", "{n} steps"), of which each language has its forms."""
@@ -51,7 +57,7 @@ class Sentence(str):
 
     def __new__(cls, template: str, **params: object) -> Sentence:
         """The template with the params put in, as English has them."""
-        filled = template.format(**{name: _said(value, SOURCE) for name, value in params.items()})
+        filled = template.format(**{name: said(value, SOURCE) for name, value in params.items()})
         made = super().__new__(cls, filled if params else template)
         made.template, made.params = template, params
         return made
@@ -62,7 +68,7 @@ def in_language(text: str, lang: str) -> str:
     if lang == SOURCE or not isinstance(text, Sentence):
         return str(text)
     template = catalogue(lang).text(text.template)
-    return template.format(**{name: _said(value, lang) for name, value in text.params.items()})
+    return template.format(**{name: said(value, lang) for name, value in text.params.items()})
 
 
 def is_translated(text: str, lang: str) -> bool:
@@ -91,8 +97,8 @@ def percent(share: float, lang: str, decimals: int = 0) -> str:
     )
 
 
-def _said(value: object, lang: str) -> str:
-    """A param as it stands in a sentence of that language."""
+def said(value: object, lang: str) -> str:
+    """What was put into a sentence, as it stands in one of that language."""
     if isinstance(value, Sentence):
         return in_language(value, lang)
     if isinstance(value, Size):

@@ -59,7 +59,7 @@ def test_a_file_is_recognized_without_its_name(name: str, before: TrainingSettin
 def test_the_batch_stands_in_one_line(name: str, before: TrainingSettings) -> None:
     text = frameworks.emit(name, before).text
     line = next(line for line in text.splitlines() if "micro-batch ×" in line)
-    numbers = [int(number) for number in re.findall(r"\d+", line)]
+    numbers = [int(number) for number in re.findall(r"\d+", line.replace(",", ""))]
     assert numbers[0] * numbers[1] * numbers[2] == numbers[3] == before.batch
 
 

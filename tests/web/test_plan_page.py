@@ -187,6 +187,20 @@ def test_settings_of_every_framework_are_there_to_copy(client: TestClient, frame
     assert root.one("nav", class_="tabs").one("a", aria_current="true").text == framework
 
 
+def test_settings_are_said_in_the_language_of_the_page(client: TestClient) -> None:
+    query = f"{ASKED}&emit=deepspeed"
+    emitted = client.get(f"/de/plan.json?{query}").json()["emitted"]
+    assert emitted == client.get(f"/en/plan.json?{query}").json()["emitted"]
+    root = page(client, query, lang="de")
+    text = root.one("textarea", id="ready")._raw()
+    assert "geschrieben von batchfit" in text
+    said = [item.text for item in root.one("ul", class_="small-print").all("li")]
+    assert "model: Das Trainingsskript lädt es." in said
+    assert [item.all("code")[0].text for item in root.one("ul", class_="small-print").all("li")] == [
+        note.partition(":")[0] for note in emitted["notes"]
+    ]
+
+
 def test_downloads(client: TestClient) -> None:
     rows = list(csv.DictReader(io.StringIO(client.get(f"/en/plan.csv?{ASKED}").text)))
     plans = client.get(f"/en/plan.json?{ASKED}").json()["plans"]

@@ -23,6 +23,7 @@ from batchfit.planning.asked import as_data, first_that_fits, situation_of
 from batchfit.planning.rank import SHARDINGS
 from batchfit.planning.traits import CHECKPOINTING, kind_of
 from batchfit.profile import MemoryProfile
+from batchfit.ready import as_data as ready_as_data
 from batchfit.ready import asked_by, emitted
 
 #: Options that a file of `--from` gives, as pins of the present settings; those typed win.
@@ -131,20 +132,21 @@ def _show(
     ctx: click.Context, answers: list[Plans], comparison: Comparison | None, model: str, asked: dict[str, Any]
 ) -> None:
     first = first_that_fits(answers)
-    ready = emitted(asked["emit"], first, model) if asked["emit"] else None
+    framework = asked["emit"]
+    ready = emitted(framework, first, model) if framework else None
     if asked["svg"]:
         _write_pictures(first, Path(asked["svg"]))
     several = Elastic(tuple(answers)) if len(answers) > 1 else None
     if asked["as_json"]:
-        data = as_data(answers, ready)
+        data = as_data(answers, ready_as_data(framework, ready) if ready else None)
         if comparison is not None:
             data["present"] = comparison.to_dict()
         click.echo(json.dumps(data, indent=2))
     elif ready is not None:
         click.echo(first.sentence, err=True)
-        for note in ready["notes"]:
-            click.echo(note, err=True)
-        click.echo(ready["text"], nl=False)
+        for note in ready.notes:
+            click.echo(f"{note.field}: {note.text}", err=True)
+        click.echo(ready.text, nl=False)
     else:
         from batchfit.cli import _plan_text
 

@@ -1,7 +1,7 @@
 """Ready settings for the frameworks people train with, and their present settings read back.
 
 Each framework is one module in this folder, found by being there: it has `NAME`, `TITLE`, `FILENAME`,
-`emit(settings)`, and where its file can be read back also `detect(text, filename)` and
+`emit(settings, lang)`, and where its file can be read back also `detect(text, filename)` and
 `read(text, filename)`. A module whose files are also files of another framework (TRL's settings are
 transformers' and more) names it in `EXTENDS`.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 from batchfit.errors import BadInput
 from batchfit.frameworks._reading import MAX_CHARACTERS, checked_length, file_format, load
 from batchfit.frameworks._writing import Emitted, Note
+from batchfit.languages import SOURCE
 from batchfit.settings import TrainingSettings
 
 __all__ = ["Emitted", "Framework", "Note", "emit", "framework", "names", "read_settings"]
@@ -31,7 +32,7 @@ class Framework:
     name: str
     title: str
     filename: str
-    emit: Callable[[TrainingSettings], Emitted]
+    emit: Callable[[TrainingSettings, str], Emitted]
     read: Callable[[str, str], TrainingSettings] | None
     detect: Callable[[str, str], bool] | None
     extends: str | None
@@ -73,13 +74,13 @@ def framework(name: str) -> Framework:
     return found
 
 
-def emit(name: str, settings: TrainingSettings) -> Emitted:
-    """The settings as a ready file of that framework, with what it cannot be told as notes.
+def emit(name: str, settings: TrainingSettings, lang: str = SOURCE) -> Emitted:
+    """The settings as a ready file of that framework, its comments in a language, with what it cannot be told as notes.
 
     Raises BadInput on `framework` for a name not known, and on the field that is missing: every file needs
     the micro-batch and the steps, and those that state the whole batch need the replicas.
     """
-    return framework(name).emit(settings)
+    return framework(name).emit(settings, lang)
 
 
 def read_settings(

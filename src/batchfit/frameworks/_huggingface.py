@@ -8,6 +8,7 @@ from typing import Any
 from batchfit.frameworks._reading import Reading, Section
 from batchfit.frameworks._writing import Note, Remark, counts, elsewhere
 from batchfit.frameworks._zero import STAGES, precision_of_config, sharding_of_config, zero_sections
+from batchfit.sentences import Code, Sentence
 from batchfit.settings import ATTENTION, TrainingSettings
 
 #: batchfit's optimizers under the Trainer's names. `adamw_torch` is PyTorch's default: foreach on a GPU.
@@ -37,17 +38,26 @@ def optim_of(settings: TrainingSettings) -> tuple[dict[str, Any], list[Note]]:
     if name == "momentum":
         return {"optim": "sgd", "optim_args": "momentum=0.9"}, []
     if name == "adam":
-        args = {"optim": "adamw_torch", "weight_decay": Remark(0.0, "AdamW without weight decay is Adam")}
-        return args, [Note("optimizer", "There is no Adam by name; AdamW without decay is the same.")]
+        args = {
+            "optim": "adamw_torch",
+            "weight_decay": Remark(0.0, Sentence("AdamW without weight decay is Adam")),
+        }
+        return args, [
+            Note("optimizer", Sentence("There is no Adam by name; AdamW without decay is the same."))
+        ]
     if name == "adamw-8bit" and settings.sharding == "fsdp":
         # bitsandbytes does not know the sharded tensors of FSDP2; torchao does.
         return {"optim": "adamw_torch_8bit"}, []
     if name == "adamw-single":
         return {"optim": "adamw_torch"}, [
-            Note("optimizer", "AdamW is foreach here; for the loop, give the Trainer your own optimizer.")
+            Note(
+                "optimizer",
+                Sentence("AdamW is foreach here; for the loop, give the Trainer your own optimizer."),
+            )
         ]
     if name is not None and name not in OPTIM:
-        return {}, [Note("optimizer", f"There is no {name} here: give the Trainer your own optimizer.")]
+        missing = Sentence("There is no {name} here: give the Trainer your own optimizer.", name=Code(name))
+        return {}, [Note("optimizer", missing)]
     return {"optim": OPTIM[name] if name else None}, []
 
 
@@ -75,14 +85,16 @@ def checkpointing_of(settings: TrainingSettings, on_by_default: bool) -> tuple[d
         return {}, []
     notes = []
     if settings.checkpointing == "selective":
-        notes.append(Note("checkpointing", "There is no selective kind: every layer is recomputed whole."))
+        notes.append(
+            Note("checkpointing", Sentence("There is no selective kind: every layer is recomputed whole."))
+        )
     on = settings.checkpointing != "none"
     if on and settings.sharding != "fsdp":
         return {
             "gradient_checkpointing": True,
             "gradient_checkpointing_kwargs": {"use_reentrant": False},
         }, notes
-    off = Remark(False, "FSDP recomputes, see fsdp_config") if on else False
+    off = Remark(False, Sentence("FSDP recomputes, see fsdp_config")) if on else False
     return {"gradient_checkpointing": off} if on_by_default else {}, notes
 
 
@@ -94,7 +106,7 @@ def arguments(
     optim, notes = optim_of(settings)
     checkpointing, more = checkpointing_of(settings, recomputes)
     said: dict[str, Any] = {
-        "per_device_train_batch_size": Remark(micro, "the micro-batch"),
+        "per_device_train_batch_size": Remark(micro, Sentence("the micro-batch")),
         "gradient_accumulation_steps": steps,
     }
     if settings.precision:
@@ -112,22 +124,29 @@ def beyond_arguments(settings: TrainingSettings) -> list[Note]:
     notes = []
     weights = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}.get(settings.precision or "")
     if weights:
+        loading = Code(f"from_pretrained(dtype=torch.{weights})")
+        notes.append(
+            Note("precision", Sentence("No mixed precision; load the weights with {code}.", code=loading))
+        )
+    elif settings.precision:
         notes.append(
             Note(
                 "precision",
-                f"No mixed precision; load the weights with from_pretrained(dtype=torch.{weights}).",
+                Sentence(
+                    "The weights stay in 32 bits: {code}.", code=Code("from_pretrained(dtype=torch.float32)")
+                ),
             )
         )
-    elif settings.precision:
-        notes.append(Note("precision", "The weights stay in 32 bits: from_pretrained(dtype=torch.float32)."))
     if settings.attention:
         kernel = kernel_of(settings.attention)
-        notes.append(Note("attention", f'from_pretrained(attn_implementation="{kernel}")'))
+        notes.append(_code("attention", f'from_pretrained(attn_implementation="{kernel}")'))
     if settings.model:
-        notes.append(Note("model", f'from_pretrained("{settings.model}")'))
+        notes.append(_code("model", f'from_pretrained("{settings.model}")'))
     if settings.lora_rank:
         targets = f", target_modules={list(settings.lora_targets)}" if settings.lora_targets else ""
-        notes.append(Note("lora_rank", f"get_peft_model(model, LoraConfig(r={settings.lora_rank}{targets}))"))
+        notes.append(
+            _code("lora_rank", f"get_peft_model(model, LoraConfig(r={settings.lora_rank}{targets}))")
+        )
     notes += elsewhere(settings, "lora_targets")
     if settings.quantize:
         how = (
@@ -135,15 +154,20 @@ def beyond_arguments(settings: TrainingSettings) -> list[Note]:
             if settings.quantize == "nf4"
             else "load_in_8bit=True"
         )
-        notes.append(Note("quantize", f"from_pretrained(quantization_config=BitsAndBytesConfig({how}))"))
+        notes.append(_code("quantize", f"from_pretrained(quantization_config=BitsAndBytesConfig({how}))"))
     return notes + elsewhere(settings, "seq_len") + launch_notes(settings)
+
+
+def _code(field: str, code: str) -> Note:
+    """A note that is no more than what stands in the script."""
+    return Note(field, Sentence("{code}", code=Code(code)))
 
 
 def launch_notes(settings: TrainingSettings) -> list[Note]:
     """Notes on what the launcher decides."""
     notes = elsewhere(settings, "replicas", "nodes")
     if settings.sharding in ("none", "ddp"):
-        notes.append(Note("sharding", "More than one process is DDP by itself."))
+        notes.append(Note("sharding", Sentence("More than one process is DDP by itself.")))
     return notes
 
 

@@ -8,6 +8,7 @@ from batchfit.frameworks._huggingface import read_fsdp
 from batchfit.frameworks._reading import Reading, Section
 from batchfit.frameworks._writing import Note, elsewhere
 from batchfit.frameworks._zero import STAGES
+from batchfit.sentences import Code, Sentence
 from batchfit.settings import TrainingSettings
 
 PRECISION = {
@@ -48,20 +49,29 @@ def trainer_notes(settings: TrainingSettings) -> list[Note]:
     notes = elsewhere(settings, "seq_len", "lora_rank", "lora_targets", "quantize", "model", "attention")
     if settings.optimizer:
         notes.append(
-            Note("optimizer", f"configure_optimizers of your LightningModule makes it: {settings.optimizer}.")
+            Note(
+                "optimizer",
+                Sentence(
+                    "configure_optimizers of your LightningModule makes it: {name}.",
+                    name=Code(settings.optimizer),
+                ),
+            )
         )
-    if settings.checkpointing:
+    if settings.checkpointing == "none":
+        notes.append(Note("checkpointing", Sentence("It is off unless the model turns it on.")))
+    elif settings.checkpointing:
         notes.append(
             Note(
                 "checkpointing",
-                "Your model calls gradient_checkpointing_enable(); under FSDP, give FSDPStrategy an "
-                "activation_checkpointing_policy of your blocks' classes."
-                if settings.checkpointing != "none"
-                else "It is off unless the model turns it on.",
+                Sentence(
+                    "Your model calls {call}; under FSDP, give FSDPStrategy an activation_checkpointing_policy of your "
+                    "blocks' classes.",
+                    call=Code("gradient_checkpointing_enable()"),
+                ),
             )
         )
     if settings.sharding == "none" and (settings.replicas or 1) > 1:
-        notes.append(Note("sharding", "More than one replica without sharding is DDP."))
+        notes.append(Note("sharding", Sentence("More than one replica without sharding is DDP.")))
     return notes
 
 

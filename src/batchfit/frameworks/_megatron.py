@@ -5,6 +5,7 @@ from __future__ import annotations
 from batchfit.errors import BadInput
 from batchfit.frameworks._reading import Reading
 from batchfit.frameworks._writing import Note
+from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
 #: Megatron's Adam decays weights as AdamW does, in one fused kernel.
@@ -26,20 +27,23 @@ def recomputation(checkpointing: str | None) -> dict[str, str | int]:
 
 def derived_steps(steps: int) -> Note:
     """Megatron is given the micro-batch and the global batch."""
-    return Note(
-        "accumulation_steps", f"Derived: global batch / (micro-batch × data-parallel GPUs) = {steps}."
-    )
+    said = Sentence("Derived: global batch / (micro-batch × data-parallel GPUs) = {steps}.", steps=steps)
+    return Note("accumulation_steps", said)
 
 
 def core_notes(settings: TrainingSettings, optimizer: str | None) -> list[Note]:
     """What Megatron Core does in its own way, whoever gives it its settings; `optimizer` is the one written."""
     notes = []
     if settings.precision in ("bf16", "fp16"):
-        notes.append(Note("precision", "Megatron keeps 32-bit main weights and gradients: the mixed kind."))
+        notes.append(
+            Note("precision", Sentence("Megatron keeps 32-bit main weights and gradients: the mixed kind."))
+        )
     if settings.optimizer != "adamw-fused" and optimizer == "adam":
-        notes.append(Note("optimizer", "Adam here is AdamW in one fused kernel."))
+        notes.append(Note("optimizer", Sentence("Adam here is AdamW in one fused kernel.")))
     if settings.sharding in ("zero3", "none"):
-        notes.append(Note("sharding", "Megatron's FSDP shards what ZeRO-3 shards; with no flag it is DDP."))
+        notes.append(
+            Note("sharding", Sentence("Megatron's FSDP shards what ZeRO-3 shards; with no flag it is DDP."))
+        )
     return notes
 
 

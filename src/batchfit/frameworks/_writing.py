@@ -1,14 +1,18 @@
-"""What an emitted file is made of: a head of comments, the batch in one line, settings as YAML or TOML."""
+"""What an emitted file is made of: a head of comments, the batch in one line, settings as YAML or TOML. Comments are
+in the language that the file is written in."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+from unicodedata import east_asian_width
 
+from batchfit.bidi import isolate
 from batchfit.errors import BadInput
+from batchfit.sentences import Code, Counted, Sentence, in_language
 from batchfit.settings import TrainingSettings
 
 
@@ -17,7 +21,7 @@ class Note:
     """Something a framework cannot say, or says otherwise: which field of the settings, and what to do."""
 
     field: str
-    text: str
+    text: Sentence
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,16 @@ class Remark:
     """A value with a comment behind it."""
 
     value: Any
-    text: str
+    text: Sentence
+
+
+def comment(text: str, lang: str) -> str:
+    """A sentence as a comment has it: without the invisible marks that hold left-to-right pieces together on pages,
+    which have no place in a program."""
+    said = in_language(text, lang)
+    for mark in filter(None, isolate(lang)):
+        said = said.replace(mark, "")
+    return said
 
 
 def counts(settings: TrainingSettings, framework: str, *, whole_batch: bool = False) -> tuple[int, int]:
@@ -56,87 +69,132 @@ def counts(settings: TrainingSettings, framework: str, *, whole_batch: bool = Fa
     return settings.micro_batch, settings.accumulation_steps
 
 
-def arithmetic(settings: TrainingSettings) -> str:
-    """The batch in one line: "4 micro-batch × 8 steps × 8 GPUs = 256 samples, 1,048,576 tokens"."""
-    micro, steps, replicas = settings.micro_batch, settings.accumulation_steps, settings.replicas
-    left = f"{micro} micro-batch × {steps} {'step' if steps == 1 else 'steps'}"
-    if replicas is None:
-        return f"{left} × the GPUs you launch on"
+def arithmetic(settings: TrainingSettings) -> Sentence:
+    """The batch in one line: "4 micro-batch × 8 steps × 8 GPUs = 256 samples = 1,048,576 tokens at 4,096 each"."""
+    factors: dict[str, object] = {
+        "micro": settings.micro_batch,
+        "steps": Counted("{n} step", "{n} steps", settings.accumulation_steps or 1),
+    }
+    if settings.replicas is None:
+        return Sentence("{micro} micro-batch × {steps} × the GPUs you launch on", **factors)
     total = settings.batch or 0
-    line = f"{left} × {replicas} {'GPU' if replicas == 1 else 'GPUs'} = {total}"
-    if settings.seq_len:
-        line += f" samples = {total * settings.seq_len:,} tokens at {settings.seq_len:,} each"
-    return line
+    factors["gpus"] = Counted("{n} GPU", "{n} GPUs", settings.replicas)
+    if not settings.seq_len:
+        return Sentence("{micro} micro-batch × {steps} × {gpus} = {total}", **factors, total=total)
+    return Sentence(
+        "{micro} micro-batch × {steps} × {gpus} = {samples} = {tokens} at {each} each",
+        **factors,
+        samples=Counted("{n} sample", "{n} samples", total),
+        tokens=Counted("{n} token", "{n} tokens", total * settings.seq_len),
+        each=settings.seq_len,
+    )
 
 
-def head(title: str, settings: TrainingSettings, notes: Sequence[Note], *more: str) -> list[str]:
+def head(title: str, settings: TrainingSettings, notes: Sequence[Note], *more: str, lang: str) -> list[str]:
     """The lines above the settings, without comment marks."""
-    lines = [f"{title}, written by batchfit", arithmetic(settings), *(line for line in more if line)]
-    beyond = ["What it cannot say, or says in another way:"] if notes else []
-    return lines + beyond + [f"- {note.field}: {note.text}" for note in notes]
+    lines = [Sentence("{title}, written by batchfit", title=title), arithmetic(settings), *filter(None, more)]
+    beyond = [Sentence("What it cannot say, or says in another way:")] if notes else []
+    said = [comment(line, lang) for line in [*lines, *beyond]]
+    return said + [f"- {note.field}: {comment(note.text, lang)}" for note in notes]
 
 
-#: Where a setting lives when it is not in the framework's file.
-ELSEWHERE = {
-    "micro_batch": "The script's DataLoader decides it: batch_size={micro_batch}.",
-    "replicas": "The launcher starts one process for each.",
-    "nodes": "The launcher knows them.",
-    "optimizer": "The training script makes it.",
-    "checkpointing": "The model turns it on: gradient_checkpointing_enable().",
-    "attention": "The script chooses it: from_pretrained(attn_implementation=...).",
-    "seq_len": "The data decides it: cut or pack to {seq_len} tokens.",
-    "lora_rank": "The script adds the adapters: LoraConfig(r={lora_rank}).",
-    "lora_targets": "They stand where the adapters are added: LoraConfig(target_modules=...).",
-    "quantize": "The script loads the model quantized.",
-    "model": "The training script loads it.",
-}
+def _places(settings: TrainingSettings) -> dict[str, Sentence]:
+    """Where a setting lives when it is not in the framework's file."""
+    return {
+        "micro_batch": Sentence(
+            "The script's DataLoader decides it: {code}.", code=Code(f"batch_size={settings.micro_batch}")
+        ),
+        "replicas": Sentence("The launcher starts one process for each."),
+        "nodes": Sentence("The launcher knows them."),
+        "optimizer": Sentence("The training script makes it."),
+        "checkpointing": Sentence(
+            "The model turns it on: {code}.", code=Code("gradient_checkpointing_enable()")
+        ),
+        "attention": Sentence(
+            "The script chooses it: {code}.", code=Code("from_pretrained(attn_implementation=...)")
+        ),
+        "seq_len": Sentence(
+            "The data decides it: cut or pack to {tokens}.",
+            tokens=Counted("{n} token", "{n} tokens", settings.seq_len or 0),
+        ),
+        "lora_rank": Sentence(
+            "The script adds the adapters: {code}.", code=Code(f"LoraConfig(r={settings.lora_rank})")
+        ),
+        "lora_targets": Sentence(
+            "They stand where the adapters are added: {code}.", code=Code("LoraConfig(target_modules=...)")
+        ),
+        "quantize": Sentence("The script loads the model quantized."),
+        "model": Sentence("The training script loads it."),
+    }
 
 
 def elsewhere(settings: TrainingSettings, *fields: str) -> list[Note]:
     """Notes on those of `fields` that are set, and live outside the framework's file."""
-    said = asdict(settings)
-    return [Note(name, ELSEWHERE[name].format(**said)) for name in fields if said[name]]
+    places = _places(settings)
+    return [Note(name, places[name]) for name in fields if getattr(settings, name)]
 
 
-def torchrun(settings: TrainingSettings, command: str) -> str:
+def launch_line(command: str) -> Sentence:
+    """The line to start the training with."""
+    return Sentence("Launch: {command}", command=Code(command))
+
+
+def torchrun(settings: TrainingSettings, command: str) -> Sentence:
     """The launch line for PyTorch's launcher; plain python on one GPU."""
     replicas, nodes = settings.replicas, settings.nodes or 1
     if replicas == 1:
-        return f"Launch: python {command}"
+        return launch_line(f"python {command}")
     each = settings.replicas_per_node or "GPUS"
     where = f"--nnodes {nodes} --nproc-per-node {each}" if nodes > 1 else f"--nproc-per-node {each}"
-    return f"Launch: torchrun {where} {command}"
+    return launch_line(f"torchrun {where} {command}")
 
 
 def commented(lines: Sequence[str], mark: str = "#") -> str:
-    """Lines as comments, folded at 100 characters."""
-    return "".join(f"{mark} {part}\n" for line in lines for part in _folded(line, 100 - len(mark)))
+    """Lines as comments, folded at 100 columns."""
+    return "".join(f"{mark} {part}\n" for line in lines for part in _folded(line, 99 - len(mark)))
+
+
+#: Chinese and Japanese are written without spaces, and fold between any two letters; but punctuation that closes and
+#: small kana begin no line, and punctuation that opens ends none.
+_LETTER = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60"
+_CLOSING = "、。，；：！？）」』】ぁぃぅぇぉっゃゅょァィゥェォッャュョー々"
+_PIECE = re.compile(f" *[（「『【]*(?:[^ {_LETTER}]+|[{_LETTER}])[{_CLOSING}]*")
 
 
 def _folded(line: str, width: int) -> Iterator[str]:
-    """At spaces only: a name is never cut. What follows the first line is set in by two."""
+    """Where a line may break: a name is never cut. What follows the first line is set in by two."""
     current = ""
-    for word in line.split(" "):
-        if current.strip() and len(current) + len(word) >= width:
+    for piece in _PIECE.findall(line):
+        if current.strip() and _columns(current + piece) > width:
             yield current
-            current = "  " + word
+            current = "  " + piece.lstrip()
         else:
-            current = f"{current} {word}" if current else word
+            current += piece
     yield current
 
 
-def yaml_text(data: Mapping[str, Any], indent: int = 0) -> str:
+def _columns(text: str) -> int:
+    """How wide a text is in a terminal: East Asian characters take two columns."""
+    return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def yaml_text(data: Mapping[str, Any], lang: str, indent: int = 0) -> str:
     """Settings as YAML, with their remarks. A value of None is left out; an empty section too."""
     out = ""
     for key, value in data.items():
-        value, remark = (value.value, f"  # {value.text}") if isinstance(value, Remark) else (value, "")
+        value, remark = _parted(value, lang)
         pad = " " * indent
         if isinstance(value, Mapping):
-            if inner := yaml_text(value, indent + 2):
+            if inner := yaml_text(value, lang, indent + 2):
                 out += f"{pad}{key}:{remark}\n{inner}"
         elif value is not None:
             out += f"{pad}{key}: {_yaml_value(value)}{remark}\n"
     return out
+
+
+def _parted(value: Any, lang: str) -> tuple[Any, str]:
+    """A value, and the comment behind it."""
+    return (value.value, f"  # {comment(value.text, lang)}") if isinstance(value, Remark) else (value, "")
 
 
 def _yaml_value(value: Any) -> str:
@@ -165,13 +223,13 @@ def python_value(value: Any) -> str:
     return repr(value)
 
 
-def toml_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
+def toml_text(tables: Mapping[str, Mapping[str, Any]], lang: str) -> str:
     """Tables of settings as TOML, with their remarks. A value of None is left out; an empty table too."""
     out = []
     for name, table in tables.items():
         lines = []
         for key, value in table.items():
-            value, remark = (value.value, f"  # {value.text}") if isinstance(value, Remark) else (value, "")
+            value, remark = _parted(value, lang)
             if value is not None:
                 lines.append(f"{key} = {json.dumps(value, ensure_ascii=False)}{remark}\n")
         if lines:

@@ -6,18 +6,29 @@ from typing import Any
 
 from batchfit.frameworks._huggingface import read_fsdp
 from batchfit.frameworks._reading import Reading, Section, keys_of, load
-from batchfit.frameworks._writing import Emitted, Note, Remark, commented, counts, elsewhere, head, yaml_text
+from batchfit.frameworks._writing import (
+    Emitted,
+    Note,
+    Remark,
+    commented,
+    counts,
+    elsewhere,
+    head,
+    launch_line,
+    yaml_text,
+)
 from batchfit.frameworks._zero import STAGES, named
+from batchfit.sentences import Code, Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "accelerate"
-TITLE = "Accelerate configuration"
+TITLE = Sentence("Accelerate configuration")
 FILENAME = "accelerate.yaml"
 
 _MIXED = {"bf16-mixed": "bf16", "fp16-mixed": "fp16"}
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """YAML for `accelerate launch --config_file`. It is about processes: the script makes the batches."""
     _, steps = counts(settings, TITLE)
     notes = _notes(settings, steps)
@@ -26,17 +37,19 @@ def emit(settings: TrainingSettings) -> Emitted:
         "distributed_type": _distributed_type(settings),
         "mixed_precision": _MIXED.get(settings.precision or "", "no"),
         "num_machines": settings.nodes or 1,
-        "num_processes": Remark(settings.replicas, "the replicas, over all machines"),
-        "machine_rank": Remark(0, "differs on each machine") if (settings.nodes or 1) > 1 else 0,
+        "num_processes": Remark(settings.replicas, Sentence("the replicas, over all machines")),
+        "machine_rank": Remark(0, Sentence("differs on each machine")) if (settings.nodes or 1) > 1 else 0,
         "main_training_function": "main",
         "use_cpu": False,
         **_plugin(settings, steps),
     }
     if settings.replicas is None:
         del config["num_processes"]
-    launch = f"Launch: accelerate launch --config_file {FILENAME} train.py"
+    launch = launch_line(f"accelerate launch --config_file {FILENAME} train.py")
     return Emitted(
-        commented(head(TITLE, settings, notes, launch)) + yaml_text(config), FILENAME, tuple(notes)
+        commented(head(TITLE, settings, notes, launch, lang=lang)) + yaml_text(config, lang),
+        FILENAME,
+        tuple(notes),
     )
 
 
@@ -65,7 +78,9 @@ def _plugin(settings: TrainingSettings, steps: int) -> dict[str, Any]:
         "fsdp_config": {
             "fsdp_version": 2,
             "fsdp_reshard_after_forward": True,
-            "fsdp_auto_wrap_policy": Remark("TRANSFORMER_BASED_WRAP", "one unit per block of the model"),
+            "fsdp_auto_wrap_policy": Remark(
+                "TRANSFORMER_BASED_WRAP", Sentence("one unit per block of the model")
+            ),
             "fsdp_activation_checkpointing": settings.checkpointing and settings.checkpointing != "none",
             "fsdp_offload_params": False,
             "fsdp_cpu_ram_efficient_loading": True,
@@ -77,18 +92,31 @@ def _plugin(settings: TrainingSettings, steps: int) -> dict[str, Any]:
 def _notes(settings: TrainingSettings, steps: int) -> list[Note]:
     notes = [
         *elsewhere(settings, "micro_batch"),
-        Note("accumulation_steps", f"Accelerator(gradient_accumulation_steps={steps}) in the script."),
+        Note(
+            "accumulation_steps",
+            Sentence("{code} in the script.", code=Code(f"Accelerator(gradient_accumulation_steps={steps})")),
+        ),
     ]
     if settings.precision in ("fp32", "bf16", "fp16"):
-        notes.append(Note("precision", f"No autocast; the script loads the weights in {settings.precision}."))
+        loaded = Sentence(
+            "No autocast; the script loads the weights in {dtype}.", dtype=Code(settings.precision)
+        )
+        notes.append(Note("precision", loaded))
     if settings.checkpointing == "selective":
         notes.append(
-            Note("checkpointing", "There is no selective kind; under FSDP every block is recomputed.")
+            Note(
+                "checkpointing", Sentence("There is no selective kind; under FSDP every block is recomputed.")
+            )
         )
     elif settings.checkpointing and settings.sharding != "fsdp":
-        notes.append(Note("checkpointing", "Only under FSDP; else model.gradient_checkpointing_enable()."))
+        notes.append(
+            Note(
+                "checkpointing",
+                Sentence("Only under FSDP; else {code}.", code=Code("model.gradient_checkpointing_enable()")),
+            )
+        )
     if settings.sharding == "ddp" and settings.replicas == 1:
-        notes.append(Note("sharding", "One process has nobody to share gradients with."))
+        notes.append(Note("sharding", Sentence("One process has nobody to share gradients with.")))
     beyond = ("optimizer", "attention", "seq_len", "lora_rank", "lora_targets", "quantize", "model")
     return notes + elsewhere(settings, *beyond)
 

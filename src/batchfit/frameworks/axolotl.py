@@ -13,8 +13,18 @@ from batchfit.frameworks._huggingface import (
     read_optim,
 )
 from batchfit.frameworks._reading import Reading, Section, keys_of, load
-from batchfit.frameworks._writing import Emitted, Note, Remark, commented, counts, head, yaml_text
+from batchfit.frameworks._writing import (
+    Emitted,
+    Note,
+    Remark,
+    commented,
+    counts,
+    head,
+    launch_line,
+    yaml_text,
+)
 from batchfit.frameworks._zero import STAGES, precision_of_config, sharding_of_config, zero_sections
+from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "axolotl"
@@ -30,7 +40,7 @@ _LEGACY_KERNELS = {
 _OWN = {"muon": "muon", "ao_adamw_8bit": "adamw-8bit"}
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """YAML for `axolotl train`."""
     micro, steps = counts(settings, TITLE)
     optim, notes = _optimizer(settings)
@@ -39,7 +49,9 @@ def emit(settings: TrainingSettings) -> Emitted:
         "base_model": settings.model,
         "attn_implementation": kernel_of(settings.attention),
         **_adapter(settings),
-        "sequence_len": Remark(settings.seq_len, "tokens in a sample") if settings.seq_len else None,
+        "sequence_len": Remark(settings.seq_len, Sentence("tokens in a sample"))
+        if settings.seq_len
+        else None,
         "micro_batch_size": micro,
         "gradient_accumulation_steps": steps,
         **_precision(settings),
@@ -47,9 +59,11 @@ def emit(settings: TrainingSettings) -> Emitted:
         **optim,
         **_sharding(settings),
     }
-    launch = f"Launch: axolotl train {FILENAME}"
+    launch = launch_line(f"axolotl train {FILENAME}")
     return Emitted(
-        commented(head(TITLE, settings, notes, launch)) + yaml_text(config), FILENAME, tuple(notes)
+        commented(head(TITLE, settings, notes, launch, lang=lang)) + yaml_text(config, lang),
+        FILENAME,
+        tuple(notes),
     )
 
 
@@ -68,7 +82,7 @@ def _adapter(settings: TrainingSettings) -> dict[str, Any]:
         said |= {
             "adapter": "qlora" if settings.quantize == "nf4" else "lora",
             "lora_r": settings.lora_rank,
-            "lora_alpha": Remark(2 * settings.lora_rank, "a scale; costs no memory"),
+            "lora_alpha": Remark(2 * settings.lora_rank, Sentence("a scale; costs no memory")),
         }
         if settings.lora_targets == ("all-linear",):
             said["lora_target_linear"] = True
@@ -117,25 +131,30 @@ def _raised(sharding: str | None, lora_rank: int | None) -> bool:
 
 
 def _notes(settings: TrainingSettings) -> list[Note]:
-    notes = [Note("dataset", "Add datasets, and a learning_rate.")]
+    notes = [Note("dataset", Sentence("Add datasets, and a learning_rate."))]
     if settings.model is None:
-        notes.append(Note("model", "Add base_model."))
+        notes.append(Note("model", Sentence("Add base_model.")))
     if settings.lora_targets and not settings.lora_rank:
-        notes.append(Note("lora_targets", "They mean nothing without a LoRA rank."))
+        notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
     if settings.checkpointing == "selective" and settings.sharding == "fsdp":
-        notes.append(Note("checkpointing", "Under FSDP every block is recomputed whole."))
+        notes.append(Note("checkpointing", Sentence("Under FSDP every block is recomputed whole.")))
     mixed = (settings.precision or "").endswith("-mixed")
     if settings.precision == "fp32" and settings.quantize == "int8":
-        notes.append(Note("precision", "Beside 8-bit weights the rest is loaded in fp16."))
+        notes.append(Note("precision", Sentence("Beside 8-bit weights the rest is loaded in fp16.")))
     if settings.precision in ("fp32", None):
         return notes
     raised = _raised(settings.sharding, settings.lora_rank)
     pure_zero = settings.sharding in STAGES and settings.precision == "bf16"
     if mixed and not raised:
-        notes.append(Note("precision", "Axolotl loads weights in 16 bits, so it needs less than planned."))
+        notes.append(
+            Note("precision", Sentence("Axolotl loads weights in 16 bits, so it needs less than planned."))
+        )
     elif not mixed and raised and not pure_zero:
         notes.append(
-            Note("precision", "Sharded, what is trained gets 32-bit copies: plan with the mixed precision.")
+            Note(
+                "precision",
+                Sentence("Sharded, what is trained gets 32-bit copies: plan with the mixed precision."),
+            )
         )
     return notes
 

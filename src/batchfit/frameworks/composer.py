@@ -6,7 +6,18 @@ from typing import Any
 
 from batchfit.frameworks._huggingface import DTYPES, attention_of, kernel_of, read_fsdp
 from batchfit.frameworks._reading import Reading, Section, keys_of, load
-from batchfit.frameworks._writing import Emitted, Note, Remark, commented, counts, elsewhere, head, yaml_text
+from batchfit.frameworks._writing import (
+    Emitted,
+    Note,
+    Remark,
+    commented,
+    counts,
+    elsewhere,
+    head,
+    launch_line,
+    yaml_text,
+)
+from batchfit.sentences import Counted, Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "composer"
@@ -19,7 +30,7 @@ _OPTIMIZERS = {"adamw-single": "decoupled_adamw", "lion": "decoupled_lionw"}
 _STRATEGIES = {"fsdp": "FULL_SHARD", "zero3": "FULL_SHARD", "zero2": "SHARD_GRAD_OP"}
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """YAML for `composer train.py`. Composer is given the global batch, and derives the steps."""
     micro, steps = counts(settings, TITLE, whole_batch=True)
     notes = _notes(settings)
@@ -27,14 +38,19 @@ def emit(settings: TrainingSettings) -> Emitted:
         "max_seq_len": settings.seq_len,
         "model": _model(settings),
         "optimizer": _optimizer(settings),
-        "global_train_batch_size": Remark(settings.batch, f"Composer derives the {steps} steps from it"),
-        "device_train_microbatch_size": Remark(micro, "the micro-batch, on each GPU"),
+        "global_train_batch_size": Remark(
+            settings.batch,
+            Sentence("Composer derives {steps} from it", steps=Counted("{n} step", "{n} steps", steps)),
+        ),
+        "device_train_microbatch_size": Remark(micro, Sentence("the micro-batch, on each GPU")),
         "precision": _precision(settings),
         "fsdp_config": _fsdp(settings),
     }
-    launch = f"Launch: composer -n {settings.replicas_per_node} train.py {FILENAME}"
+    launch = launch_line(f"composer -n {settings.replicas_per_node} train.py {FILENAME}")
     return Emitted(
-        commented(head(TITLE, settings, notes, launch)) + yaml_text(config), FILENAME, tuple(notes)
+        commented(head(TITLE, settings, notes, launch, lang=lang)) + yaml_text(config, lang),
+        FILENAME,
+        tuple(notes),
     )
 
 
@@ -45,7 +61,9 @@ def _model(settings: TrainingSettings) -> dict[str, Any]:
     if settings.attention:
         said["attn_implementation"] = kernel_of(settings.attention)
     if settings.precision in ("bf16", "fp16"):
-        said["master_weights_dtype"] = Remark(settings.precision, "weights in 16 bits, with no 32-bit copy")
+        said["master_weights_dtype"] = Remark(
+            settings.precision, Sentence("weights in 16 bits, with no 32-bit copy")
+        )
     if settings.lora_rank:
         targets = settings.lora_targets
         one = targets == ("all-linear",)
@@ -90,24 +108,31 @@ def _fsdp(settings: TrainingSettings) -> dict[str, Any]:
 
 def _notes(settings: TrainingSettings) -> list[Note]:
     notes = elsewhere(settings, "nodes", "quantize")
-    notes.append(Note("replicas", "The launcher decides them; with another number the steps change."))
-    notes.append(Note("accumulation_steps", "Global batch / GPUs / micro-batch, when the run starts."))
+    notes.append(
+        Note("replicas", Sentence("The launcher decides them; with another number the steps change."))
+    )
+    notes.append(
+        Note("accumulation_steps", Sentence("Global batch / GPUs / micro-batch, when the run starts."))
+    )
     if settings.model is None:
-        notes.append(Note("model", "Add model.name, tokenizer, train_loader and scheduler."))
+        notes.append(Note("model", Sentence("Add model.name, tokenizer, train_loader and scheduler.")))
     if settings.optimizer and settings.optimizer not in _OPTIMIZERS:
         notes.append(
-            Note("optimizer", "LLM Foundry has AdamW and Lion of its own, which loop over the parameters.")
+            Note(
+                "optimizer",
+                Sentence("LLM Foundry has AdamW and Lion of its own, which loop over the parameters."),
+            )
         )
     if settings.sharding in ("none", "ddp", "zero1"):
-        notes.append(Note("sharding", "Without fsdp_config, more than one GPU is DDP."))
+        notes.append(Note("sharding", Sentence("Without fsdp_config, more than one GPU is DDP.")))
     if settings.sharding == "zero3":
-        notes.append(Note("sharding", "FSDP shards what ZeRO-3 shards."))
+        notes.append(Note("sharding", Sentence("FSDP shards what ZeRO-3 shards.")))
     if settings.checkpointing == "selective":
-        notes.append(Note("checkpointing", "Every block is recomputed whole."))
+        notes.append(Note("checkpointing", Sentence("Every block is recomputed whole.")))
     elif settings.checkpointing and settings.sharding not in _STRATEGIES:
-        notes.append(Note("checkpointing", "Composer recomputes only under FSDP."))
+        notes.append(Note("checkpointing", Sentence("Composer recomputes only under FSDP.")))
     if settings.lora_targets and not settings.lora_rank:
-        notes.append(Note("lora_targets", "They mean nothing without a LoRA rank."))
+        notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
     return notes
 
 

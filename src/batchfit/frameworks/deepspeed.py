@@ -7,12 +7,13 @@ from typing import Any
 
 from batchfit.errors import BadInput
 from batchfit.frameworks._reading import Reading, Section, keys_of, load
-from batchfit.frameworks._writing import Emitted, Note, counts, elsewhere, head
+from batchfit.frameworks._writing import Emitted, Note, counts, elsewhere, head, launch_line
 from batchfit.frameworks._zero import STAGES, precision_of_config, sharding_of_config, zero_sections
+from batchfit.sentences import Code, Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "deepspeed"
-TITLE = "DeepSpeed configuration"
+TITLE = Sentence("DeepSpeed configuration")
 FILENAME = "ds_config.json"
 
 #: DeepSpeed's AdamW is its own fused kernel; `torch_adam` asks for PyTorch's. A name it does not know is
@@ -33,11 +34,11 @@ _UNTESTED = ("sgd", "momentum", "adafactor")
 _BATCH_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """JSON for `deepspeed --deepspeed_config`. JSON has no comments, so they stand under "_comment"."""
     micro, steps = counts(settings, TITLE)
     notes = _notes(settings)
-    config: dict[str, Any] = {"_comment": head(TITLE, settings, notes, _launch(settings))}
+    config: dict[str, Any] = {"_comment": head(TITLE, settings, notes, _launch(settings), lang=lang)}
     if settings.replicas:
         config["train_batch_size"] = micro * steps * settings.replicas
     config |= {"train_micro_batch_size_per_gpu": micro, "gradient_accumulation_steps": steps}
@@ -51,39 +52,52 @@ def emit(settings: TrainingSettings) -> Emitted:
     return Emitted(json.dumps(config, indent=2, ensure_ascii=False) + "\n", FILENAME, tuple(notes))
 
 
-def _launch(settings: TrainingSettings) -> str:
+def _launch(settings: TrainingSettings) -> Sentence:
     nodes = f"--num_nodes {settings.nodes} " if (settings.nodes or 1) > 1 else ""
     gpus = f"--num_gpus {settings.replicas_per_node} " if settings.replicas else ""
-    return f"Launch: deepspeed {nodes}{gpus}train.py --deepspeed --deepspeed_config {FILENAME}"
+    return launch_line(f"deepspeed {nodes}{gpus}train.py --deepspeed --deepspeed_config {FILENAME}")
 
 
 def _notes(settings: TrainingSettings) -> list[Note]:
     notes = []
     if settings.optimizer in _OPTIMIZERS:
         notes.append(
-            Note("learning rate", "Add lr to optimizer.params; without it DeepSpeed takes its default.")
+            Note(
+                "learning_rate",
+                Sentence("Add lr to optimizer.params; without it DeepSpeed takes its default."),
+            )
         )
     elif settings.optimizer:
-        notes.append(Note("optimizer", f"Give {settings.optimizer} to deepspeed.initialize as an object."))
+        given = Sentence("Give {name} to deepspeed.initialize as an object.", name=Code(settings.optimizer))
+        notes.append(Note("optimizer", given))
     if settings.sharding == "fsdp":
-        notes.append(Note("sharding", "ZeRO stage 3 shards what FSDP shards: weights, gradients and states."))
+        notes.append(
+            Note("sharding", Sentence("ZeRO stage 3 shards what FSDP shards: weights, gradients and states."))
+        )
     if settings.sharding == "none":
-        notes.append(Note("sharding", "Stage 0 on one GPU shards nothing."))
+        notes.append(Note("sharding", Sentence("Stage 0 on one GPU shards nothing.")))
     if settings.precision in ("bf16", "fp16") and settings.sharding not in (*STAGES, "fsdp"):
         notes.append(
             Note(
                 "precision",
-                f"All in {settings.precision} needs ZeRO stage 1 or more; this keeps 32-bit copies.",
+                Sentence(
+                    "All in {dtype} needs ZeRO stage 1 or more; this keeps 32-bit copies.",
+                    dtype=Code(settings.precision),
+                ),
             )
         )
-    if settings.checkpointing:
+    if settings.checkpointing == "none":
+        notes.append(Note("checkpointing", Sentence("It is off unless the model turns it on.")))
+    elif settings.checkpointing:
         notes.append(
             Note(
                 "checkpointing",
-                "The file only says how checkpoints are kept. The model turns them on: "
-                "gradient_checkpointing_enable(), or deepspeed.checkpointing.checkpoint around each block."
-                if settings.checkpointing != "none"
-                else "It is off unless the model turns it on.",
+                Sentence(
+                    "The file only says how checkpoints are kept. The model turns them on: {enable}, or {checkpoint} "
+                    "around each block.",
+                    enable=Code("gradient_checkpointing_enable()"),
+                    checkpoint=Code("deepspeed.checkpointing.checkpoint"),
+                ),
             )
         )
     beyond = ("attention", "seq_len", "nodes", "lora_rank", "lora_targets", "quantize", "model")

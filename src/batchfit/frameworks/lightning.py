@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from batchfit.frameworks._lightning import from_trainer, trainer_arguments, trainer_notes
 from batchfit.frameworks._reading import Section, keys_of, load
-from batchfit.frameworks._writing import Emitted, Remark, commented, counts, head, yaml_text
+from batchfit.frameworks._writing import Emitted, Remark, commented, counts, head, launch_line, yaml_text
+from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "lightning"
@@ -12,17 +13,21 @@ TITLE = "Lightning (LightningCLI)"
 FILENAME = "lightning.yaml"
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """YAML for `LightningCLI`: the Trainer's arguments, and the batch size of a data module."""
     micro, _ = counts(settings, TITLE)
     notes = trainer_notes(settings)
     config = {
         "trainer": trainer_arguments(settings),
-        "data": {"batch_size": Remark(micro, "the micro-batch, as your LightningDataModule names it")},
+        "data": {
+            "batch_size": Remark(micro, Sentence("the micro-batch, as your LightningDataModule names it"))
+        },
     }
-    launch = f"Launch: python main.py fit --config {FILENAME}"
+    launch = launch_line(f"python main.py fit --config {FILENAME}")
     return Emitted(
-        commented(head(TITLE, settings, notes, launch)) + yaml_text(config), FILENAME, tuple(notes)
+        commented(head(TITLE, settings, notes, launch, lang=lang)) + yaml_text(config, lang),
+        FILENAME,
+        tuple(notes),
     )
 
 

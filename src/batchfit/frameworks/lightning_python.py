@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from batchfit.frameworks._lightning import from_trainer, trainer_arguments, trainer_notes
 from batchfit.frameworks._reading import Section, file_format, python_calls
-from batchfit.frameworks._writing import Emitted, commented, counts, head, python_value
+from batchfit.frameworks._writing import Emitted, comment, commented, counts, head, python_value
+from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "lightning-python"
@@ -15,21 +16,21 @@ _TRAINER = r"(.*\.)?Trainer"
 _LOADER = r"(.*\.)?DataLoader"
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """A Python module with a `trainer` and a `loader` of the micro-batch."""
     micro, _ = counts(settings, TITLE)
     notes = trainer_notes(settings)
     said = {key: value for key, value in trainer_arguments(settings).items() if value is not None}
     keywords = "".join(f"        {key}={python_value(value)},\n" for key, value in said.items())
-    lines = head(
-        TITLE, settings, notes, "Lightning starts one process for each device: run with plain python."
-    )
+    launch = Sentence("Lightning starts one process for each device: run with plain python.")
+    lines = head(TITLE, settings, notes, launch, lang=lang)
+    drawn = Sentence("Each GPU draws its own micro-batches; Lightning adds the distributed sampler.")
     source = (
         commented(lines)
         + "import lightning as L\nfrom torch.utils.data import DataLoader\n\n\n"
         + f"def make_trainer():\n    return L.Trainer(\n{keywords}    )\n\n\n"
         + "def make_loader(dataset):\n"
-        + "    # Each GPU draws its own micro-batches; Lightning adds the distributed sampler.\n"
+        + f"    # {comment(drawn, lang)}\n"
         + f"    return DataLoader(dataset, batch_size={micro}, shuffle=True, drop_last=True)\n"
     )
     return Emitted(source, FILENAME, tuple(notes))

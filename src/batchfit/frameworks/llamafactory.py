@@ -6,7 +6,8 @@ from typing import Any
 
 from batchfit.frameworks._huggingface import arguments, from_arguments, launch_notes
 from batchfit.frameworks._reading import Section, keys_of, load
-from batchfit.frameworks._writing import Emitted, Note, Remark, commented, head, yaml_text
+from batchfit.frameworks._writing import Emitted, Note, Remark, commented, head, launch_line, yaml_text
+from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "llamafactory"
@@ -17,7 +18,7 @@ EXTENDS = "trainer"
 _ATTENTION = {"flash": "fa2", "sdpa": "sdpa", "eager": "disabled"}
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """YAML for `llamafactory-cli train`."""
     said, notes = arguments(settings, TITLE)
     said = _without_checkpointing(said) | _precision(settings)
@@ -30,15 +31,17 @@ def emit(settings: TrainingSettings) -> Emitted:
         "do_train": True,
         **_method(settings),
         **_optimizer(settings),
-        "cutoff_len": Remark(settings.seq_len, "tokens in a sample") if settings.seq_len else None,
+        "cutoff_len": Remark(settings.seq_len, Sentence("tokens in a sample")) if settings.seq_len else None,
         "output_dir": "out",
         **said,
     }
     if settings.checkpointing == "none":
         config["disable_gradient_checkpointing"] = True
-    launch = f"Launch: FORCE_TORCHRUN=1 llamafactory-cli train {FILENAME}"
+    launch = launch_line(f"FORCE_TORCHRUN=1 llamafactory-cli train {FILENAME}")
     return Emitted(
-        commented(head(TITLE, settings, notes, launch)) + yaml_text(config), FILENAME, tuple(notes)
+        commented(head(TITLE, settings, notes, launch, lang=lang)) + yaml_text(config, lang),
+        FILENAME,
+        tuple(notes),
     )
 
 
@@ -55,7 +58,7 @@ def _precision(settings: TrainingSettings) -> dict[str, Any]:
     if settings.lora_rank and settings.precision:
         return {name: settings.precision.startswith(name) for name in ("bf16", "fp16")}
     if settings.precision == "bf16":
-        return {"bf16": False, "pure_bf16": Remark(True, "weights stay in 16 bits; no autocast")}
+        return {"bf16": False, "pure_bf16": Remark(True, Sentence("weights stay in 16 bits; no autocast"))}
     return {}
 
 
@@ -81,19 +84,25 @@ def _optimizer(settings: TrainingSettings) -> dict[str, Any]:
 
 
 def _notes(settings: TrainingSettings) -> list[Note]:
-    notes = [Note("dataset", "Add dataset and template.")]
+    notes = [Note("dataset", Sentence("Add dataset and template."))]
     if settings.model is None:
-        notes.append(Note("model", "Add model_name_or_path."))
+        notes.append(Note("model", Sentence("Add model_name_or_path.")))
     if settings.lora_rank and (settings.precision or "").endswith("-mixed"):
-        notes.append(Note("precision", "Frozen weights stay in 16 bits; only the adapters have 32."))
+        notes.append(
+            Note("precision", Sentence("Frozen weights stay in 16 bits; only the adapters have 32."))
+        )
     elif settings.lora_rank and settings.precision == "fp32":
-        notes.append(Note("precision", "Frozen weights are loaded in the dtype they were saved in."))
+        notes.append(
+            Note("precision", Sentence("Frozen weights are loaded in the dtype they were saved in."))
+        )
     elif settings.precision == "fp16" and not settings.lora_rank:
-        notes.append(Note("precision", "What is trained is kept in 32 bits; only bf16 can be pure."))
+        notes.append(
+            Note("precision", Sentence("What is trained is kept in 32 bits; only bf16 can be pure."))
+        )
     if settings.quantize and not settings.lora_rank:
-        notes.append(Note("quantize", "Quantized weights can only be trained through LoRA here."))
+        notes.append(Note("quantize", Sentence("Quantized weights can only be trained through LoRA here.")))
     if settings.lora_targets and not settings.lora_rank:
-        notes.append(Note("lora_targets", "They mean nothing without a LoRA rank."))
+        notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
     return notes
 
 

@@ -18,10 +18,11 @@ from batchfit.frameworks._megatron import (
 )
 from batchfit.frameworks._reading import Reading, Section, file_format, keys_of, load
 from batchfit.frameworks._writing import Emitted, Note, commented, counts, elsewhere, head
+from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "megatron"
-TITLE = "Megatron-LM arguments"
+TITLE = Sentence("Megatron-LM arguments")
 FILENAME = "megatron.sh"
 
 #: Variables made of variables could grow without end.
@@ -30,7 +31,7 @@ _MAX_VALUE = 1000
 _SPLITS = ("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size")
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """A bash script. Megatron is given the micro-batch and the global batch, and derives the steps."""
     micro, steps = counts(settings, TITLE, whole_batch=True)
     notes = _notes(settings, steps)
@@ -45,7 +46,8 @@ def emit(settings: TrainingSettings) -> Emitted:
         *([f"--attention-backend {ATTENTION[settings.attention]}"] if settings.attention else []),
     ]
     nodes = settings.nodes or 1
-    lines = head(TITLE, settings, notes, "Put your model, data and schedule in MODEL_ARGS.")
+    wanted = Sentence("Put your model, data and schedule in MODEL_ARGS.")
+    lines = head(TITLE, settings, notes, wanted, lang=lang)
     script = (
         "#!/usr/bin/env bash\n"
         + commented(lines)
@@ -99,7 +101,7 @@ def _notes(settings: TrainingSettings, steps: int) -> list[Note]:
     notes.append(derived_steps(steps))
     notes += core_notes(settings, _optimizer_name(settings))
     if settings.sharding == "ddp" and settings.replicas == 1:
-        notes.append(Note("sharding", "One process has nobody to share gradients with."))
+        notes.append(Note("sharding", Sentence("One process has nobody to share gradients with.")))
     return notes
 
 

@@ -16,11 +16,21 @@ from batchfit.frameworks._megatron import (
     recomputation,
 )
 from batchfit.frameworks._reading import Reading, Section, file_format, python_assignments, python_calls
-from batchfit.frameworks._writing import Emitted, Note, commented, counts, elsewhere, head, python_value
+from batchfit.frameworks._writing import (
+    Emitted,
+    Note,
+    comment,
+    commented,
+    counts,
+    elsewhere,
+    head,
+    python_value,
+)
+from batchfit.sentences import Code, Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "nemo"
-TITLE = "NeMo 2 recipe (Python)"
+TITLE = Sentence("NeMo 2 recipe (Python)")
 FILENAME = "nemo_recipe.py"
 
 #: CanonicalLoRA's names for the layers, whose adapters are apart as those of PEFT are.
@@ -37,10 +47,11 @@ _MODULES = {
 _FUSED = {"linear_qkv": ("q_proj", "k_proj", "v_proj"), "linear_fc1": ("gate_proj", "up_proj")}
 #: Several GPUs may share a replica.
 _SPLITS = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+_CONFIGURE = Sentence("The settings of the plan, on any recipe of nemo.collections.llm.")
 _RECIPE = r"(.*\.)?(pretrain|finetune)_recipe"
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """A Python module with `configure(recipe)`. NeMo is given the micro-batch and the global batch, and derives the
     steps; a recipe's own tensor, pipeline and context parallelism is turned off, since each GPU is a replica."""
     micro, steps = counts(settings, TITLE, whole_batch=True)
@@ -70,15 +81,20 @@ def emit(settings: TrainingSettings) -> Emitted:
         TITLE,
         settings,
         notes,
-        f"In your script: recipe = configure(llm.YOUR_MODEL.{kind}_recipe()), then "
-        f'run.run(recipe, executor=run.LocalExecutor(ntasks_per_node={each}, launcher="torchrun")), or an executor of '
-        "your cluster.",
+        Sentence(
+            "In your script: {configure}, then {run}, or an executor of your cluster.",
+            configure=Code(f"recipe = configure(llm.YOUR_MODEL.{kind}_recipe())"),
+            run=Code(
+                f'run.run(recipe, executor=run.LocalExecutor(ntasks_per_node={each}, launcher="torchrun"))'
+            ),
+        ),
+        lang=lang,
     )
     source = (
         commented(comments)
         + _imports(settings)
         + "\n\ndef configure(recipe):\n"
-        + '    """The settings of the plan, on any recipe of nemo.collections.llm."""\n'
+        + f'    """{comment(_CONFIGURE, lang)}"""\n'
         + "".join(f"    {line}\n" for line in [*lines, "return recipe"])
     )
     return Emitted(source, FILENAME, tuple(notes))
@@ -159,13 +175,13 @@ def _targets(settings: TrainingSettings) -> str:
 def _notes(settings: TrainingSettings, steps: int) -> list[Note]:
     notes = [*elsewhere(settings, "quantize"), derived_steps(steps)]
     if settings.model:
-        notes.append(Note("model", f"Choose NeMo's recipe of {settings.model}."))
+        notes.append(Note("model", Sentence("Choose NeMo's recipe of {model}.", model=Code(settings.model))))
     notes += core_notes(settings, _optimizer_name(settings))
     targets = settings.lora_targets or ()
     if targets and not settings.lora_rank:
-        notes.append(Note("lora_targets", "They mean nothing without a LoRA rank."))
+        notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
     elif targets != ("all-linear",) and set(targets) - {*_MODULES}:
-        notes.append(Note("lora_targets", "The choice is among q, k, v, o, gate, up and down."))
+        notes.append(Note("lora_targets", Sentence("The choice is among q, k, v, o, gate, up and down.")))
     return notes
 
 

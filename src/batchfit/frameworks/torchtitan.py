@@ -17,10 +17,11 @@ from batchfit.frameworks._writing import (
     toml_text,
     torchrun,
 )
+from batchfit.sentences import Code, Counted, Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "torchtitan"
-TITLE = "torchtitan configuration"
+TITLE = Sentence("torchtitan configuration")
 FILENAME = "torchtitan.toml"
 
 #: Only Adam and AdamW are known to it, each in three implementations.
@@ -37,14 +38,18 @@ _DTYPES = {
 }
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """TOML with the micro-batch and the global batch; torchtitan derives the steps from the two."""
     micro, steps = counts(settings, TITLE, whole_batch=True)
     notes = _notes(settings)
     training: dict[str, Any] = {
-        "local_batch_size": Remark(micro, "the micro-batch"),
+        "local_batch_size": Remark(micro, Sentence("the micro-batch")),
         "global_batch_size": Remark(
-            settings.batch, f"torchtitan derives the {steps} accumulation steps from it"
+            settings.batch,
+            Sentence(
+                "torchtitan derives {steps} from it",
+                steps=Counted("{n} accumulation step", "{n} accumulation steps", steps),
+            ),
         ),
         "seq_len": settings.seq_len,
     }
@@ -59,12 +64,13 @@ def emit(settings: TrainingSettings) -> Emitted:
         "activation_checkpoint": _checkpoint(settings),
     }
     launch = torchrun(settings, f"-m torchtitan.train --job.config_file {FILENAME}")
-    later = (_flags(training, parallelism), _token_flags(settings))
-    lines = head(TITLE, settings, notes, f"For torchtitan to 0.2. {launch}", *later)
-    return Emitted(commented(lines) + toml_text(tables), FILENAME, tuple(notes))
+    release = Sentence("For torchtitan to 0.2. {launch}", launch=launch)
+    later = (_flags(training, parallelism), *_token_flags(settings))
+    lines = head(TITLE, settings, notes, release, *later, lang=lang)
+    return Emitted(commented(lines) + toml_text(tables, lang), FILENAME, tuple(notes))
 
 
-def _flags(training: dict[str, Any], parallelism: dict[str, Any]) -> str:
+def _flags(training: dict[str, Any], parallelism: dict[str, Any]) -> Sentence:
     """Release 0.3 has no TOML: a model's configuration is a Python function, and flags override it."""
     said = [
         f"--{table}.{key} {value.value if isinstance(value, Remark) else value}"
@@ -72,23 +78,24 @@ def _flags(training: dict[str, Any], parallelism: dict[str, Any]) -> str:
         for key, value in keys.items()
         if value is not None
     ]
-    return (
-        f"For 0.3, as flags after --module and --config: {' '.join(said)}; activation checkpointing and "
-        "the optimizer stand in the configuration function."
+    return Sentence(
+        "For 0.3, as flags after --module and --config: {flags}; activation checkpointing and the optimizer stand in "
+        "the configuration function.",
+        flags=Code(" ".join(said)),
     )
 
 
-def _token_flags(settings: TrainingSettings) -> str:
+def _token_flags(settings: TrainingSettings) -> tuple[Sentence, ...]:
     """The main branch has since come to count tokens, not samples."""
     if settings.seq_len is None or settings.micro_batch is None or settings.batch is None:
-        return ""
+        return ()
     said = {
         "num_tokens_per_microbatch_per_dp_rank": settings.micro_batch * settings.seq_len,
         "num_tokens_per_train_step": settings.batch * settings.seq_len,
         "max_context_length": settings.seq_len,
     }
     flags = " ".join(f"--training.{key} {value}" for key, value in said.items())
-    return f"Its main branch after 0.3 counts the batch in tokens: {flags}"
+    return (Sentence("Its main branch after 0.3 counts the batch in tokens: {flags}", flags=Code(flags)),)
 
 
 def _optimizer(settings: TrainingSettings) -> dict[str, Any]:
@@ -121,22 +128,28 @@ def _parallelism(settings: TrainingSettings) -> dict[str, Any]:
 def _notes(settings: TrainingSettings) -> list[Note]:
     notes = elsewhere(settings, "nodes")
     adapters = ("lora_rank", "lora_targets", "quantize")
-    notes += [Note(name, "torchtitan trains every weight.") for name in adapters if getattr(settings, name)]
-    notes.append(Note("model", "Add [model] with name and flavor, for example llama3 and 8B."))
+    whole = Sentence("torchtitan trains every weight.")
+    notes += [Note(name, whole) for name in adapters if getattr(settings, name)]
+    notes.append(Note("model", Sentence("Add [model] with name and flavor, for example llama3 and 8B.")))
     if settings.attention:
-        notes.append(Note("attention", "The model's flavor chooses it; SDPA is the default."))
+        notes.append(Note("attention", Sentence("The model's flavor chooses it; SDPA is the default.")))
     if settings.precision in ("fp16", "fp16-mixed"):
-        notes.append(Note("precision", "There is no fp16: bf16 mixed precision is written."))
+        notes.append(Note("precision", Sentence("There is no fp16: bf16 mixed precision is written.")))
     if settings.optimizer and settings.optimizer not in _OPTIMIZERS:
-        notes.append(Note("optimizer", f"There is no {settings.optimizer}, only Adam and AdamW."))
+        missing = Sentence("There is no {name}, only Adam and AdamW.", name=Code(settings.optimizer))
+        notes.append(Note("optimizer", missing))
     if settings.sharding == "zero1":
-        notes.append(Note("sharding", "FSDP shards gradients with the states: this holds what ZeRO-2 holds."))
+        notes.append(
+            Note("sharding", Sentence("FSDP shards gradients with the states: this holds what ZeRO-2 holds."))
+        )
     if settings.sharding == "zero3" or (settings.sharding not in (None, "none") and settings.replicas == 1):
         notes.append(
-            Note("sharding", "FSDP shards what ZeRO-3 shards; on one GPU there is nothing to shard.")
+            Note(
+                "sharding", Sentence("FSDP shards what ZeRO-3 shards; on one GPU there is nothing to shard.")
+            )
         )
     if settings.sharding == "none" and settings.replicas != 1:
-        notes.append(Note("sharding", "More than one replica without sharding is DDP."))
+        notes.append(Note("sharding", Sentence("More than one replica without sharding is DDP.")))
     return notes
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from batchfit.frameworks._reading import Reading, Section, keys_of, load
 from batchfit.frameworks._writing import Emitted, Note, Remark, commented, counts, elsewhere, head, yaml_text
+from batchfit.sentences import Code, Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "torchtune"
-TITLE = "torchtune recipe configuration"
+TITLE = Sentence("torchtune recipe configuration")
 FILENAME = "torchtune.yaml"
 
 _OPTIMIZERS: dict[str, dict[str, Any]] = {
@@ -31,12 +32,12 @@ _MLP_MODULES = ("gate_proj", "up_proj", "down_proj")
 ALL_LINEAR = (*_ATTENTION_MODULES, *_MLP_MODULES)
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """YAML to lay over a recipe's own configuration, whose model, tokenizer and data it does not repeat."""
     micro, steps = counts(settings, TITLE)
     notes = _notes(settings)
     config: dict[str, Any] = {
-        "batch_size": Remark(micro, "the micro-batch, on each GPU"),
+        "batch_size": Remark(micro, Sentence("the micro-batch, on each GPU")),
         "gradient_accumulation_steps": steps,
         "dtype": _dtype(settings.precision),
         "enable_activation_checkpointing": _checkpointing(settings.checkpointing),
@@ -50,9 +51,13 @@ def emit(settings: TrainingSettings) -> Emitted:
         TITLE,
         settings,
         notes,
-        f"Start from a recipe's own file (tune cp), set these keys in it, and launch: {_launch(settings)}",
+        Sentence(
+            "Start from a recipe's own file (tune cp), set these keys in it, and launch: {command}",
+            command=Code(_launch(settings)),
+        ),
+        lang=lang,
     )
-    return Emitted(commented(lines) + yaml_text(config), FILENAME, tuple(notes))
+    return Emitted(commented(lines) + yaml_text(config, lang), FILENAME, tuple(notes))
 
 
 def _launch(settings: TrainingSettings) -> str:
@@ -89,7 +94,7 @@ def _adapter(settings: TrainingSettings) -> dict[str, Any]:
         said["apply_lora_to_mlp"] = any(name in _MLP_MODULES for name in targets)
         said["apply_lora_to_output"] = "lm_head" in targets
     if settings.quantize == "nf4":
-        said["quantize_base"] = Remark(True, "or the model's qlora_ builder")
+        said["quantize_base"] = Remark(True, Sentence("or the model's qlora_ builder"))
     return said
 
 
@@ -108,26 +113,35 @@ def _sharding(settings: TrainingSettings) -> dict[str, Any]:
 def _notes(settings: TrainingSettings) -> list[Note]:
     notes = elsewhere(settings, "nodes")
     if settings.model:
-        notes.append(Note("model", f"Choose the builder and the checkpointer of {settings.model}."))
+        chosen = Sentence("Choose the builder and the checkpointer of {model}.", model=Code(settings.model))
+        notes.append(Note("model", chosen))
     if settings.replicas and (settings.sharding != "ddp" or settings.replicas == 1):
-        notes.append(Note("replicas", "The launcher starts one process for each."))
+        notes.append(Note("replicas", Sentence("The launcher starts one process for each.")))
     if settings.attention:
-        notes.append(Note("attention", "torchtune uses PyTorch's own attention: SDPA, or flex when packed."))
+        notes.append(
+            Note("attention", Sentence("torchtune uses PyTorch's own attention: SDPA, or flex when packed."))
+        )
     if settings.precision in ("fp16", "bf16-mixed", "fp16-mixed"):
-        notes.append(Note("precision", "torchtune trains in bf16 or fp32 throughout; bf16 is written."))
+        notes.append(
+            Note("precision", Sentence("torchtune trains in bf16 or fp32 throughout; bf16 is written."))
+        )
     if settings.sharding in ("zero1", "none") or (
         settings.sharding == "ddp" and settings.replicas in (None, 1)
     ):
-        notes.append(Note("sharding", "The distributed recipes are FSDP2; one GPU has a recipe of its own."))
+        notes.append(
+            Note("sharding", Sentence("The distributed recipes are FSDP2; one GPU has a recipe of its own."))
+        )
     if settings.sharding == "zero3":
-        notes.append(Note("sharding", "FSDP2 shards what ZeRO-3 shards."))
+        notes.append(Note("sharding", Sentence("FSDP2 shards what ZeRO-3 shards.")))
     targets = set(_spelt(settings.lora_targets or ()))
     if targets and not settings.lora_rank:
-        notes.append(Note("lora_targets", "They mean nothing without a LoRA rank."))
+        notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
     elif targets - {*ALL_LINEAR, "lm_head"} or 0 < len(targets & set(_MLP_MODULES)) < len(_MLP_MODULES):
-        notes.append(Note("lora_targets", "The choice is among q, k, v, o, the whole MLP, and the head."))
+        notes.append(
+            Note("lora_targets", Sentence("The choice is among q, k, v, o, the whole MLP, and the head."))
+        )
     if settings.quantize == "int8" or (settings.quantize and not settings.lora_rank):
-        notes.append(Note("quantize", "Only NF4 under LoRA (QLoRA) is known."))
+        notes.append(Note("quantize", Sentence("Only NF4 under LoRA (QLoRA) is known.")))
     return notes
 
 

@@ -12,12 +12,12 @@ TITLE = "transformers TrainingArguments (YAML)"
 FILENAME = "training.yaml"
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """A YAML file for `HfArgumentParser(TrainingArguments).parse_yaml_file`."""
     said, notes = arguments(settings, TITLE)
     notes += beyond_arguments(settings)
-    lines = head(TITLE, settings, notes, torchrun(settings, f"train.py {FILENAME}"))
-    return Emitted(commented(lines) + yaml_text({"output_dir": "out", **said}), FILENAME, tuple(notes))
+    lines = head(TITLE, settings, notes, torchrun(settings, f"train.py {FILENAME}"), lang=lang)
+    return Emitted(commented(lines) + yaml_text({"output_dir": "out", **said}, lang), FILENAME, tuple(notes))
 
 
 def detect(text: str, filename: str) -> bool:

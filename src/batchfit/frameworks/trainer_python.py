@@ -12,7 +12,17 @@ from batchfit.frameworks._huggingface import (
     with_weights,
 )
 from batchfit.frameworks._reading import Reading, Section, file_format, python_calls
-from batchfit.frameworks._writing import Emitted, Note, commented, elsewhere, head, python_value, torchrun
+from batchfit.frameworks._writing import (
+    Emitted,
+    Note,
+    comment,
+    commented,
+    elsewhere,
+    head,
+    python_value,
+    torchrun,
+)
+from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "trainer-python"
@@ -23,19 +33,19 @@ _ARGUMENTS = r"(.*\.)?\w*TrainingArguments"
 _MODEL = r"(.*\.)?\w*(Model|For)\w*\.from_pretrained"
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """A Python module with `training_args`, and a `load_model` in the right dtype, attention and adapters."""
     said, notes = arguments(settings, TITLE)
     notes += elsewhere(settings, "seq_len") + launch_notes(settings)
     if settings.model is None:
-        notes.append(Note("model", "Name your model in load_model."))
-    lines = head(TITLE, settings, notes, torchrun(settings, FILENAME))
+        notes.append(Note("model", Sentence("Name your model in load_model.")))
+    lines = head(TITLE, settings, notes, torchrun(settings, FILENAME), lang=lang)
     keywords = "".join(f"    {key}={python_value(value)},\n" for key, value in only(said).items())
     source = (
         commented(lines)
         + f"import torch\n{_imports(settings)}\n"
         + f'training_args = TrainingArguments(\n    output_dir="out",\n{keywords})\n\n\n'
-        + _load_model(settings)
+        + _load_model(settings, lang)
     )
     return Emitted(source, FILENAME, tuple(notes))
 
@@ -50,7 +60,7 @@ def _imports(settings: TrainingSettings) -> str:
     return f"{peft}from transformers import {', '.join(sorted(names))}\n"
 
 
-def _load_model(settings: TrainingSettings) -> str:
+def _load_model(settings: TrainingSettings, lang: str) -> str:
     said = [python_value(settings.model) if settings.model else "name"]
     if settings.precision or settings.quantize:
         said.append(f"dtype={_dtype(settings)}")
@@ -60,7 +70,7 @@ def _load_model(settings: TrainingSettings) -> str:
         said.append("quantization_config=quantization")
     lines = [
         f"def load_model({'' if settings.model else 'name'}):",
-        '    """The model as the plan assumes it."""',
+        f'    """{comment(Sentence("The model as the plan assumes it."), lang)}"""',
         *(f"    {line}" for line in _quantization(settings)),
         "    model = AutoModelForCausalLM.from_pretrained(",
         *(f"        {argument}," for argument in said),

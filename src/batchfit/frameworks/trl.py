@@ -13,7 +13,8 @@ from batchfit.frameworks._huggingface import (
     with_weights,
 )
 from batchfit.frameworks._reading import Reading, Section, file_format, keys_of, load, python_calls
-from batchfit.frameworks._writing import Emitted, Note, Remark, commented, head, yaml_text
+from batchfit.frameworks._writing import Emitted, Note, Remark, commented, head, launch_line, yaml_text
+from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
 NAME = "trl"
@@ -38,7 +39,7 @@ _OWN_KEYS = frozenset(
 )
 
 
-def emit(settings: TrainingSettings) -> Emitted:
+def emit(settings: TrainingSettings, lang: str) -> Emitted:
     """YAML for `trl sft --config`."""
     said, notes = arguments(settings, TITLE, recomputes=True)
     notes += launch_notes(settings)
@@ -49,17 +50,17 @@ def emit(settings: TrainingSettings) -> Emitted:
         **_adapter(settings),
         "output_dir": "out",
         **said,
-        "max_length": Remark(settings.seq_len, "tokens in a sample") if settings.seq_len else None,
-        "packing": Remark(False, "true fills every sample to max_length; the peak is the same"),
+        "max_length": Remark(settings.seq_len, Sentence("tokens in a sample")) if settings.seq_len else None,
+        "packing": Remark(False, Sentence("true fills every sample to max_length; the peak is the same")),
     }
     if settings.model is None:
-        notes.append(Note("model", "Add model_name_or_path."))
+        notes.append(Note("model", Sentence("Add model_name_or_path.")))
     if settings.lora_targets and not settings.lora_rank:
-        notes.append(Note("lora_targets", "They mean nothing without a LoRA rank."))
+        notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
     launch = f"trl sft --config {FILENAME} --dataset_name YOUR/DATA"
     processes = f" --num_processes {settings.replicas}" if (settings.replicas or 1) > 1 else ""
-    lines = head(TITLE, settings, notes, f"Launch: {launch}{processes}")
-    return Emitted(commented(lines) + yaml_text(config), FILENAME, tuple(notes))
+    lines = head(TITLE, settings, notes, launch_line(f"{launch}{processes}"), lang=lang)
+    return Emitted(commented(lines) + yaml_text(config, lang), FILENAME, tuple(notes))
 
 
 def _dtype(settings: TrainingSettings) -> Any:
@@ -67,8 +68,8 @@ def _dtype(settings: TrainingSettings) -> Any:
         return None
     if settings.precision.endswith("-mixed"):
         short = settings.precision.removesuffix("-mixed") if settings.quantize else "fp32"
-        return Remark(_WEIGHTS[short], "the weights; autocast computes in 16 bits")
-    return Remark(_WEIGHTS[settings.precision], "the weights; no autocast")
+        return Remark(_WEIGHTS[short], Sentence("the weights; autocast computes in 16 bits"))
+    return Remark(_WEIGHTS[settings.precision], Sentence("the weights; no autocast"))
 
 
 def _adapter(settings: TrainingSettings) -> dict[str, Any]:

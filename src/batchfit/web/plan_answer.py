@@ -19,6 +19,8 @@ from batchfit.planning.nearest import beside, in_memory
 from batchfit.planning.options import options, sharded
 from batchfit.planning.traits import checkpointing_of
 from batchfit.profile import MemoryProfile
+from batchfit.frameworks import Emitted
+from batchfit.ready import as_data as ready_as_data
 from batchfit.ready import emitted
 from batchfit.web.plan_state import MOST_GPUS, PlanState, top_of
 
@@ -93,20 +95,24 @@ class PlanAnswer:
         """The cards on which it fits in the same number."""
         return fitting_cards(self.situation)
 
+    @property
+    def framework(self) -> str:
+        """The framework whose settings are shown: the one asked for, or the usual one."""
+        return str(self.state.wanted.get("emit", USUAL_FRAMEWORK))
+
     @cached_property
-    def ready(self) -> dict[str, Any] | None:
-        """The best plan as the settings of the framework asked for, or of the usual one."""
+    def ready(self) -> Emitted | None:
+        """The best plan as settings of the framework, with comments in the page's language."""
         if self.first.best is None:
             return None
-        framework = self.state.wanted.get("emit", USUAL_FRAMEWORK)
-        return emitted(framework, self.first, self.state.loaded_as)
+        return emitted(self.framework, self.first, self.state.loaded_as, self.state.lang)
 
     def as_data(self) -> dict[str, Any]:
         """What `batchfit plan --json` prints for the state's command. Raises BadInput where a file is asked for and
         there is no plan to make it of."""
         ready = None
         if (framework := self.state.wanted.get("emit")) is not None:
-            ready = emitted(framework, self.first, self.state.loaded_as)
+            ready = ready_as_data(framework, emitted(framework, self.first, self.state.loaded_as))
         return as_data(self.answers, ready)
 
     def as_csv(self) -> str:

@@ -16,6 +16,7 @@ from batchfit.numbers import format_number
 from batchfit.planning import Advice, Plan
 from batchfit.planning.result import PHASE_NAMES, VERDICT_NAMES
 from batchfit.sentences import Sentence, Share, Size, in_language, is_translated, percent, size
+from batchfit.web.marked_up import marked_up
 from batchfit.web.plan_answer import PlanAnswer
 from batchfit.web.plan_form import named
 from batchfit.web.plan_state import PlanState
@@ -315,6 +316,12 @@ class PlanView:
     def notes(self) -> list[Text]:
         """What binds, and what is free."""
         return [self._text(note) for note in self.answer.first.notes]
+
+    @property
+    def ready_notes(self) -> list[tuple[str, Markup]]:
+        """What the framework cannot be told, or is told in another way: the setting's name, and what to do."""
+        ready = self.answer.ready
+        return [(note.field, marked_up(note.text, self.lang)) for note in ready.notes] if ready else []
 
     @property
     def assumptions(self) -> list[Text]:
