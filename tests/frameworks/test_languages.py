@@ -1,4 +1,4 @@
-"""Files with comments in every language: they hold the same settings, and nothing of the comments is left in English."""
+"""Files with comments in every language: they hold the same settings, and no comment is left in English."""
 
 from __future__ import annotations
 
@@ -65,7 +65,11 @@ def _program(source: str) -> str:
 @in_every_language
 @of_every_framework
 def test_every_note_is_translated(name: str, lang: str) -> None:
-    for each in (RICH, replace(RICH, sharding="fsdp", model=None), replace(RICH, sharding="ddp", lora_rank=None)):
+    for each in (
+        RICH,
+        replace(RICH, sharding="fsdp", model=None),
+        replace(RICH, sharding="ddp", lora_rank=None),
+    ):
         for note in frameworks.emit(name, each).notes:
             if note.text.template != "{code}":
                 assert in_language(note.text, lang) != note.text

@@ -246,8 +246,8 @@ def _step(settings: TrainingSettings, say: Say) -> str:
         window=Code("window"),
     )
     why = Sentence(
-        "Micro-batches may hold different numbers of tokens, so a mean of means would weigh tokens unequally. Each loss "
-        "is a sum, divided by the tokens of the whole window on all replicas."
+        "Micro-batches may hold different numbers of tokens, so a mean of means would weigh tokens unequally. Each "
+        "loss is a sum, divided by the tokens of the whole window on all replicas."
     )
     averaged = Sentence(
         "FSDP averages gradients over the replicas: times their number, the average is the sum."

@@ -15,4 +15,6 @@ def marked_up(sentence: Sentence, lang: str) -> Markup:
 
 
 def _param(value: object, lang: str) -> Markup:
-    return Markup("<code>{}</code>").format(str(value)) if isinstance(value, Code) else escape(said(value, lang))
+    return (
+        Markup("<code>{}</code>").format(str(value)) if isinstance(value, Code) else escape(said(value, lang))
+    )

@@ -10,6 +10,7 @@ from typing import Any
 
 from batchfit import charts
 from batchfit.errors import BadInput
+from batchfit.frameworks import Emitted
 from batchfit.gpus import Gpu
 from batchfit.planning import Plan, Plans, Situation, answer
 from batchfit.planning.asked import as_data, first_that_fits, situation_of
@@ -19,7 +20,6 @@ from batchfit.planning.nearest import beside, in_memory
 from batchfit.planning.options import options, sharded
 from batchfit.planning.traits import checkpointing_of
 from batchfit.profile import MemoryProfile
-from batchfit.frameworks import Emitted
 from batchfit.ready import as_data as ready_as_data
 from batchfit.ready import emitted
 from batchfit.web.plan_state import MOST_GPUS, PlanState, top_of
