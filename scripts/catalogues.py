@@ -34,6 +34,7 @@ SOURCES = [
     "assumptions.py",
     "fields.py",
     "presets.py",
+    "samples.py",
     "wording.py",
     "charts.py",
     "gpus.py",

@@ -19,7 +19,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -30,12 +30,17 @@ from batchfit.errors import BadInput
 from batchfit.planning.traits import checkpointing_of, kind_of
 from batchfit.profile import MemoryProfile
 from batchfit.records import from_json
+from batchfit.samples import AUDIO, IMAGES, SETTING
 
 CATALOGUE = "catalog/models.toml"
 CONFIGS = "catalog/configs"
 PROFILES = "catalog/profiles"
 _SUFFIX = ".json.gz"
 _FILENAME = re.compile(r"([^.]+)\.([^.]+)\.([^.]+)\.([^.]+)(?:\.(\d+)-(\d+))?" + re.escape(_SUFFIX))
+
+
+#: What the samples of a kind of models are.
+_SAMPLES = {"vision": IMAGES, "diffusion": IMAGES, "audio": AUDIO}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,11 @@ class ModelEntry:
     source: str
     aliases: tuple[str, ...]
     sample: str | None
+
+    @property
+    def samples(self) -> str | None:
+        """What its samples are, as a profile's setting says it; None where they have no name of their own."""
+        return _SAMPLES.get(self.kind)
 
     @property
     def config(self) -> Traversable:
@@ -166,7 +176,7 @@ def load_profiles(
     folder = _package().joinpath(PROFILES).joinpath(entry.name)
     files = [(Variant.named(file.name), file) for file in (folder.iterdir() if folder.is_dir() else ())]
     found = [
-        read_profile(file.read_bytes(), file.name)
+        _of(entry, read_profile(file.read_bytes(), file.name))
         for variant, file in sorted(files, key=lambda pair: pair[1].name)
         if variant and all(value in (None, getattr(variant, key)) for key, value in wanted.items())
     ]
@@ -176,6 +186,13 @@ def load_profiles(
         template = "has no profile of {name} with {asked} in the catalogue; there are {there}"
         raise BadInput("model", template, name=entry.name, asked=asked, there=there)
     return tuple(found)
+
+
+def _of(entry: ModelEntry, profile: MemoryProfile) -> MemoryProfile:
+    """A model's profile with what its samples are."""
+    if entry.samples is None:
+        return profile
+    return replace(profile, settings={**profile.settings, SETTING: entry.samples})
 
 
 def read_profile(data: bytes, name: str) -> MemoryProfile:

@@ -43,7 +43,7 @@ _COLUMNS: tuple[tuple[str, bool, int], ...] = (
     ("reserved\nGiB", True, 90),
     ("free\nGiB", True, 0),
     ("\nverdict", False, 0),
-    ("time per\nsample", True, 80),
+    ("relative\ntime", True, 80),
     ("\nbinds", False, 112),
 )
 _GIB = UNITS["GiB"]
@@ -139,7 +139,7 @@ def table(plans: Sequence[Plan], width: int) -> Table:
     from rich.table import Table
 
     rows = [_row(plan) for plan in plans]
-    silent = {"\ndrift": "0", "\nverdict": "fits", "time per\nsample": "–", "reserved\nGiB": "–"}
+    silent = {"\ndrift": "0", "\nverdict": "fits", "relative\ntime": "–", "reserved\nGiB": "–"}
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     on_target = all(plan.drift == 0 for plan in plans)
     kept = []

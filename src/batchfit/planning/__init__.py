@@ -31,6 +31,7 @@ from batchfit.planning.sensitivity import Curve, sensitivity
 from batchfit.planning.target import parse_target
 from batchfit.planning.traits import Kind, choose, holding, seq_len_for
 from batchfit.profile import MemoryProfile
+from batchfit.samples import samples_of
 from batchfit.sentences import Rounded, Sentence, Share
 
 __all__ = [
@@ -126,7 +127,9 @@ def situate(
     card = gpu if isinstance(gpu, Gpu) else find_gpu(gpu)
     chosen = choose(profiles, kind, asked.get("checkpointing"), bf16=card.supports_bf16)
     request = Request(
-        target=parse_target(batch, seq_len_for(chosen[0], asked.get("seq_len")), tolerance),
+        target=parse_target(
+            batch, seq_len_for(chosen[0], asked.get("seq_len")), tolerance, samples_of(chosen[0])
+        ),
         gpu=card,
         kind=kind,
         **asked,

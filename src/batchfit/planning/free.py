@@ -8,6 +8,7 @@ from batchfit.planning.options import Option
 from batchfit.planning.result import PHASE_NAMES, Plan
 from batchfit.planning.throughput import model_error
 from batchfit.profile import NO_LIMIT, LedgerEntry, evaluate
+from batchfit.samples import samples_of
 from batchfit.sentences import Rounded, Sentence, Share, Size
 
 #: A part of the peak below this share is not worth a sentence.
@@ -19,7 +20,8 @@ _HEADS = ("lm_head", "output_projection", "embed_out", "score", "cross_entropy",
 
 def notes(plan: Plan, option: Option) -> tuple[Sentence, ...]:
     """What binds memory and time in this plan, and what costs nothing."""
-    return (*_memory(plan, option), *_logits(plan, option), *_time(plan), _range(plan, option))
+    each = samples_of(option.profile).each
+    return (*_memory(plan, option), *_logits(plan, option), *_time(plan, each), _range(plan, option))
 
 
 def _range(plan: Plan, option: Option) -> Sentence:
@@ -78,7 +80,12 @@ def _memory(plan: Plan, option: Option) -> Iterator[Sentence]:
         )
     else:
         more = _peak(option, plan.micro_batch + 1, plan) - plan.peak_allocated_bytes
-        yield Sentence("{where}: one more sample per micro-batch takes {more}.", where=where, more=Size(more))
+        yield Sentence(
+            "{where}: {one_more} per micro-batch takes {more}.",
+            where=where,
+            one_more=samples_of(option.profile).one_more,
+            more=Size(more),
+        )
     if accumulates:
         alone = option.profile.peak(plan.micro_batch, 1, option.seq_len).allocated_bytes
         if plan.peak_allocated_bytes > alone:
@@ -122,7 +129,7 @@ def _of_head(entry: LedgerEntry) -> bool:
     return any(name in place for name in _HEADS)
 
 
-def _time(plan: Plan) -> Iterator[Sentence]:
+def _time(plan: Plan, each: Sentence) -> Iterator[Sentence]:
     time = plan.time
     if time is None:
         yield Sentence(
@@ -137,13 +144,15 @@ def _time(plan: Plan) -> Iterator[Sentence]:
     worth = max(_WORTH_A_SENTENCE, model_error())
     if (share := time.communication_seconds / time.seconds) > worth:
         yield Sentence(
-            "Communication takes {share} of the time: more accumulation makes it rarer per sample.",
+            "Communication takes {share} of the time: more accumulation makes it rarer {each}.",
             share=Share(share),
+            each=each,
         )
     if (share := time.optimizer_seconds / time.seconds) > worth:
         yield Sentence(
-            "The optimizer step takes {share} of the time: more accumulation makes it rarer per sample.",
+            "The optimizer step takes {share} of the time: more accumulation makes it rarer {each}.",
             share=Share(share),
+            each=each,
         )
 
 

@@ -10,6 +10,7 @@ from batchfit.planning.request import Request
 from batchfit.planning.result import Nearest, Plan
 from batchfit.planning.search import best_first, make_plan, search
 from batchfit.planning.target import LARGEST_BATCH, Target
+from batchfit.samples import Samples
 from batchfit.sentences import Counted, Sentence, Size
 
 #: Batches tried on each side of the target; only pinned or limited steps can leave the first ones unreachable.
@@ -32,15 +33,15 @@ def beside(found: Sequence[Option], request: Request) -> tuple[Nearest, ...]:
                 option = on_all[int(scores.option[first])]
                 counts = int(scores.micro_batch[first]), int(scores.accumulation_steps[first])
                 plan = make_plan(option, request, *counts)
-                nearest.append(Nearest(side, _apart(plan), plan))
+                nearest.append(Nearest(side, _apart(plan, request.target.kind), plan))
                 break
     return tuple(nearest)
 
 
-def _apart(plan: Plan) -> Sentence:
+def _apart(plan: Plan, samples: Samples) -> Sentence:
     """How far a plan's batch is from the target."""
     apart = {
-        "samples": Counted("{n} sample", "{n} samples", abs(plan.drift)),
+        "samples": samples.counted(abs(plan.drift)),
         "gpus": Counted("{n} GPU", "{n} GPUs", plan.replicas),
     }
     if plan.drift < 0:

@@ -221,7 +221,7 @@ class Plans:
             "micro_batch": best.micro_batch,
             "steps": Counted("{n} accumulation step", "{n} accumulation steps", best.accumulation_steps),
             "gpus": Counted("{n} GPU", "{n} GPUs", best.replicas),
-            "effective": Counted("{n} sample", "{n} samples", best.effective_batch),
+            "effective": self.target.kind.counted(best.effective_batch),
             "what": what_is_trained(self.model, self.seq_len),
             "memory": best.memory,
             "capacity": Size(best.capacity_bytes),

@@ -8,7 +8,8 @@ from decimal import Decimal, InvalidOperation
 
 from batchfit.batch import samples_for_tokens
 from batchfit.errors import BadInput
-from batchfit.sentences import Counted, Sentence
+from batchfit.samples import ANY, Samples
+from batchfit.sentences import Sentence
 
 _MULTIPLES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
@@ -22,12 +23,13 @@ _NOT_A_TOLERANCE = 'must be a share such as "5%" or a number of samples such as 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The effective batch wanted, in samples, and the smallest and largest one that will do."""
+    """The effective batch wanted, in samples of a kind, and the smallest and largest one that will do."""
 
     samples: int
     low: int
     high: int
     tokens: int | None = None
+    kind: Samples = ANY
 
     @property
     def exact(self) -> bool:
@@ -37,7 +39,7 @@ class Target:
     @property
     def said(self) -> Sentence:
         """The target in words."""
-        samples = Counted("{n} sample", "{n} samples", self.samples)
+        samples = self.kind.counted(self.samples)
         if self.tokens is None:
             return Sentence("{samples}", samples=samples)
         return Sentence("{samples} ({tokens} tokens asked for)", samples=samples, tokens=self.tokens)
@@ -46,12 +48,14 @@ class Target:
         return str(self.said)
 
 
-def parse_target(batch: int | str, seq_len: int | None = None, tolerance: int | str = 0) -> Target:
+def parse_target(
+    batch: int | str, seq_len: int | None = None, tolerance: int | str = 0, kind: Samples = ANY
+) -> Target:
     """The target that `batch` names: 256, "256 samples", "4M-tokens" or "4194304 tokens".
 
     A suffix multiplies: k, M and G (or B) by powers of 1000, Ki, Mi and Gi by powers of 1024. "4M-tokens" is
     4,000,000 tokens; those are turned into the nearest number of samples of `seq_len` tokens. `tolerance` is a
-    share of the batch ("5%") or a number of samples.
+    share of the batch ("5%") or a number of samples; `kind` is what samples are called.
 
     Raises BadInput on `batch`, `seq_len` or `tolerance`.
     """
@@ -65,7 +69,7 @@ def parse_target(batch: int | str, seq_len: int | None = None, tolerance: int | 
             "batch", "must be at most {limit} samples; you gave {given}", limit=LARGEST_BATCH, given=samples
         )
     slack = _slack(tolerance, samples)
-    return Target(samples, max(1, samples - slack), samples + slack, tokens)
+    return Target(samples, max(1, samples - slack), samples + slack, tokens, kind)
 
 
 def _amount(batch: int | str) -> tuple[int, bool]:
@@ -74,7 +78,9 @@ def _amount(batch: int | str) -> tuple[int, bool]:
     if isinstance(batch, bool) or not isinstance(batch, int | str):
         raise wrong
     text = str(batch).strip().lower().replace(",", "").replace("_", "")
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgb]i?|)[\s-]*(tokens?|tok|samples?|sequences?|)", text)
+    found = re.fullmatch(
+        r"(\d+(?:\.\d+)?)\s*([kmgb]i?|)[\s-]*(tokens?|tok|samples?|sequences?|images?|clips?|)", text
+    )
     if not found or found[2] not in _MULTIPLES:
         raise wrong
     amount = Decimal(found[1]) * _MULTIPLES[found[2]]

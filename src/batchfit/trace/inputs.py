@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from batchfit.errors import BadInput
+from batchfit.samples import AUDIO, IMAGES
 from batchfit.trace.protocol import MakeBatch
 
 #: Tokens of a sample where nothing is asked for and the model does not say.
@@ -59,6 +61,26 @@ def batches_for(model: nn.Module, inputs: Inputs) -> MakeBatch:
         "returns a batchfit.Training for it and give FILE.py:FUNCTION",
         kind=type(model).__name__,
     )
+
+
+def samples_in(batch: object) -> str | None:
+    """What a batch's samples are, by the names of its tensors or their shape: images or audio clips, as a profile's
+    setting has it. None for texts, pairs of text and image, and whatever else."""
+    names = batch.keys() if isinstance(batch, Mapping) else ()
+    if "input_ids" in names:
+        return None
+    if "input_features" in names or "input_values" in names:
+        return AUDIO
+    first = next(_tensors(batch), None)
+    return IMAGES if first is not None and first.dim() == 4 and first.is_floating_point() else None
+
+
+def _tensors(batch: object) -> Iterator[torch.Tensor]:
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, Mapping | list | tuple):
+        for part in batch.values() if isinstance(batch, Mapping) else batch:
+            yield from _tensors(part)
 
 
 def _texts(model: nn.Module, inputs: Inputs, decodes: bool) -> MakeBatch:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from batchfit.errors import BadInput
+from batchfit.samples import SETTING
 from batchfit.trace.adapters import add_lora
 from batchfit.trace.assumptions import assumed
 from batchfit.trace.blocks import Depths
@@ -20,6 +21,7 @@ from batchfit.trace.checkpointing import checkpoint_blocks
 from batchfit.trace.errors import explained
 from batchfit.trace.flat import flatten_gradients
 from batchfit.trace.gpu import Gpu
+from batchfit.trace.inputs import samples_in
 from batchfit.trace.losses import use_loss
 from batchfit.trace.optimizers import create_optimizer
 from batchfit.trace.protocol import Loss, MakeBatch, model_loss
@@ -93,13 +95,17 @@ class Job:
         return without_data(self.optimizer(model))
 
     def described(self) -> dict[str, Any]:
-        """The settings as a profile holds them."""
-        return self.settings.described()
+        """The settings as a profile holds them, and what samples are, where that can be told."""
+        kind = samples_in(self._sample())
+        return self.settings.described() | ({} if kind is None else {SETTING: kind})
+
+    def _sample(self) -> object:
+        with self.gpu.pretending():
+            return self.make_batch(1)
 
     def tokens(self) -> int | None:
         """Tokens of a sample, where batches hold `input_ids`."""
-        with self.gpu.pretending():
-            batch = self.make_batch(1)
+        batch = self._sample()
         ids = batch.get("input_ids") if isinstance(batch, Mapping) else None
         return int(ids.shape[-1]) if isinstance(ids, torch.Tensor) and ids.dim() == 2 else None
 

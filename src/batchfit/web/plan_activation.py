@@ -14,6 +14,7 @@ from batchfit.numbers import decimal_text
 from batchfit.planning.result import CHECKPOINTING_NAMES, what_is_trained
 from batchfit.planning.traits import Kind, checkpointing_of, choose, holding, kind_of, seq_len_for
 from batchfit.profile import MemoryProfile
+from batchfit.samples import samples_of
 from batchfit.sentences import Sentence, in_language
 from batchfit.units import UNITS
 from batchfit.web.pages import REVALIDATE
@@ -89,8 +90,9 @@ class ActivationView:
         entry = self.state.catalogue.find(self.state.model)
         return in_language(
             Sentence(
-                "One more sample of {what} in the micro-batch adds {size} to the peak ({precision}, {checkpointing}, "
+                "{what}: {one_more} in the micro-batch adds {size} to the peak ({precision}, {checkpointing}, "
                 "{trained}).",
+                one_more=samples_of(found.profile).one_more,
                 what=what_is_trained(entry.title if entry else self.state.model, found.seq_len),
                 size=self.size,
                 precision=kind_of(found.profile).precision or "fp32",

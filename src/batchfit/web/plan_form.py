@@ -122,7 +122,7 @@ class PlanForm:
     def units(self) -> list[Choice]:
         """What a batch may count: tokens only where samples are of tokens."""
         _ = catalogue(self.lang).text
-        names = {"samples": in_language(self.state.sample.unit, self.lang), "tokens": _("Tokens")}
+        names = {"samples": in_language(self.state.samples.unit, self.lang), "tokens": _("Tokens")}
         chosen = self.unit
         return [
             Choice(unit, name, unit == chosen)

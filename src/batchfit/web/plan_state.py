@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 from urllib.parse import urlencode
@@ -22,7 +22,7 @@ from batchfit.numbers import decimal_text, read_number
 from batchfit.planning import TOP
 from batchfit.planning.target import parse_target
 from batchfit.profile import MemoryProfile
-from batchfit.sentences import Counted, Sentence
+from batchfit.samples import ANY, Samples, samples_of
 from batchfit.web.model_catalogue import USUAL_GPU, ModelCatalogue
 from batchfit.web.plan_own import Own, measured, read_own
 from batchfit.web.plan_points import FIELDS, Measured, parse_points, points_of
@@ -76,28 +76,6 @@ _SHOWN_AT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What a sample is called: alone as a unit, and counted."""
-
-    unit: str
-    one: Counted
-
-    def counted(self, number: int) -> Counted:
-        """So many of them."""
-        return replace(self.one, number=number)
-
-
-SAMPLE = Sample(Sentence("Samples"), Counted("{n} sample", "{n} samples", 1))
-_IMAGE = Sample(Sentence("Images"), Counted("{n} image", "{n} images", 1))
-#: What samples are, by the kind of a model of the catalogue, where they are no texts.
-SAMPLES = {
-    "vision": _IMAGE,
-    "diffusion": _IMAGE,
-    "audio": Sample(Sentence("Recordings"), Counted("{n} recording", "{n} recordings", 1)),
-}
-
-
 @dataclass
 class PlanState:
     """What one address asks.
@@ -147,10 +125,9 @@ class PlanState:
         return tuple(Variant.of(profile) for profile in traced)
 
     @property
-    def sample(self) -> Sample:
-        """What a sample of the model is."""
-        entry = self.catalogue.find(self.model) if self.model else None
-        return SAMPLES.get(entry.kind, SAMPLE) if entry else SAMPLE
+    def samples(self) -> Samples:
+        """What the model's samples are."""
+        return samples_of(self.profiles[0]) if self.profiles else ANY
 
     @property
     def loaded_as(self) -> str:
@@ -364,7 +341,9 @@ def _counts(text: str, lang: str) -> list[int]:
     return sorted({_at_most("gpus", _whole("gpus", part, lang), MOST_GPUS) for part in parts})
 
 
-_AMOUNT = re.compile(r"(.*?)\s*([kmgb]i?|)[\s-]*(tokens?|tok|samples?|sequences?|)", flags=re.IGNORECASE)
+_AMOUNT = re.compile(
+    r"(.*?)\s*([kmgb]i?|)[\s-]*(tokens?|tok|samples?|sequences?|images?|clips?|)", flags=re.IGNORECASE
+)
 
 
 def _batch(text: str, unit: str, lang: str) -> str:

@@ -163,7 +163,7 @@ class PlanView:
         best = self.answer.first.best
         if best is None:
             return ""
-        counted = self.state.sample.counted(best.effective_batch)
+        counted = self.state.samples.counted(best.effective_batch)
         return in_language(Sentence("= {samples}", samples=counted), self.lang)
 
     @property
@@ -316,6 +316,20 @@ class PlanView:
     def notes(self) -> list[Text]:
         """What binds, and what is free."""
         return [self._text(note) for note in self.answer.first.notes]
+
+    @property
+    def per_sample(self) -> str:
+        """What a number for each sample is headed by."""
+        return in_language(self.state.samples.each, self.lang)
+
+    @property
+    def timing(self) -> str:
+        """What the times of plans are, beside their table."""
+        text = Sentence(
+            "Time is {each}, the fastest plan being 1. Each plan opens as a link of its own.",
+            each=self.state.samples.each,
+        )
+        return in_language(text, self.lang)
 
     @property
     def ready_notes(self) -> list[tuple[str, Markup]]:

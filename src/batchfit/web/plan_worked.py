@@ -14,6 +14,7 @@ from batchfit.planning.fit import Capacity, capacity
 from batchfit.planning.free import binds
 from batchfit.planning.throughput import error_sentence
 from batchfit.profile import MemoryProfile, evaluate
+from batchfit.samples import samples_of
 from batchfit.sentences import Rounded, Sentence, Share, Size, in_language, is_translated, size
 from batchfit.web.plan_answer import PlanAnswer
 
@@ -163,7 +164,10 @@ class _Writer:
             name=self._say(Sentence("Allocated at the peak")),
             value=value,
             formula=self._say(
-                Sentence("constant + micro-batch size × bytes per sample, where that is highest")
+                Sentence(
+                    "constant + micro-batch size × bytes {each}, where that is highest",
+                    each=samples_of(profile).each,
+                )
             ),
             numbers=f"{self._size(constant)} + {self._number(plan.micro_batch)} × {self._size(slope)} = {value}",
             more=(
