@@ -6,6 +6,18 @@ from __future__ import annotations
 #: What memory holds, in the order it is always drawn. A line of a profile is the sum of these.
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers", "overhead")
 
+#: The kinds of layers that activations belong to, in the order they are always drawn, where a profile tells.
+KINDS = (
+    "attention",
+    "MLP",
+    "convolution",
+    "norm",
+    "embedding",
+    "residual stream",
+    "logits and loss",
+    "other",
+)
+
 #: Each part's colour, and "free" for what is left of a card. Told apart in lightness too, not by hue alone.
 COLOURS = {
     "weights": "#1f4e79",

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from batchfit.errors import BadInput
-from batchfit.palette import COLOURS, PARTS
+from batchfit.palette import COLOURS, KINDS, PARTS
 from batchfit.records import from_json, to_json
 from batchfit.units import format_bytes
 
@@ -82,13 +83,15 @@ class Line:
     """Live bytes at one point of a phase: `constant(s) + b * per_sample(s)` for micro-batch b, sequence length s.
 
     `parts` says what is alive there (a constant and a per-sample polynomial for each, summing to the line);
-    `where` says what runs there, for people.
+    `where` says what runs there, for people. `activations` are the part of that name by kind of layer, summing to it;
+    empty where the profile does not tell.
     """
 
     constant: Polynomial
     per_sample: Polynomial
     parts: dict[str, tuple[Polynomial, Polynomial]]
     where: str
+    activations: dict[str, tuple[Polynomial, Polynomial]] = field(default_factory=dict)
 
     def at(self, micro_batch: float, seq_len: float | None = None) -> int:
         """Bytes at this micro-batch, rounded to a whole one."""
@@ -102,6 +105,27 @@ class Line:
             if part in self.parts
             for constant, slope in (self.parts[part],)
         }
+
+    def activations_at(self, micro_batch: float, seq_len: int | None = None) -> dict[str, int]:
+        """Bytes of activations by kind of layer at this micro-batch, in the order they are always drawn; they sum to
+        what `parts_at` has. Empty where the profile does not tell."""
+        total = self.parts_at(micro_batch, seq_len).get("activations", 0)
+        exact = {
+            kind: max(0.0, evaluate(constant, seq_len) + micro_batch * evaluate(slope, seq_len))
+            for kind in KINDS
+            if kind in self.activations
+            for constant, slope in (self.activations[kind],)
+        }
+        # Each rounded by itself would miss the sum by some bytes; the ends of stretches, rounded, do not. What is
+        # interpolated between blocks of a replica may be less than nothing of one kind: others have the less of it.
+        whole = sum(exact.values())
+        found, end, so_far = {}, 0, 0.0
+        for kind, nbytes in exact.items():
+            so_far += nbytes
+            begun, end = end, round(so_far / whole * total) if so_far else 0
+            if end > begun:
+                found[kind] = end - begun
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +220,8 @@ class Peak:
     binding_phase: str
     line: Line
     parts: dict[str, int]
+    #: Activations by kind of layer, where the profile tells.
+    activations: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -234,7 +260,14 @@ class MemoryProfile:
         allocated, phase, line = highest
         ratio = self.reserved_ratio(micro_batch, accumulation_steps, seq_len)
         reserved = None if ratio is None else round(allocated * ratio)
-        return Peak(allocated, reserved, phase, line, line.parts_at(micro_batch, seq_len))
+        return Peak(
+            allocated,
+            reserved,
+            phase,
+            line,
+            line.parts_at(micro_batch, seq_len),
+            line.activations_at(micro_batch, seq_len),
+        )
 
     @property
     def activation_per_sample(self) -> int:
@@ -310,10 +343,10 @@ class MemoryProfile:
         return r0 + share * (r1 - r0)
 
     def _check(self, micro_batch: int, accumulation_steps: int, seq_len: int | None) -> None:
-        for field, value in (("micro_batch", micro_batch), ("accumulation_steps", accumulation_steps)):
+        for name, value in (("micro_batch", micro_batch), ("accumulation_steps", accumulation_steps)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise BadInput(
-                    field, "must be a whole number of 1 or more; you gave {given}", given=repr(value)
+                    name, "must be a whole number of 1 or more; you gave {given}", given=repr(value)
                 )
         span = self.seq_len
         if span and seq_len is not None and not span.minimum <= seq_len <= span.maximum:
@@ -419,13 +452,30 @@ def _check_phases(phases: Mapping[str, tuple[Line, ...]], path: str) -> None:
             )
         for index, line in enumerate(lines):
             here = f"{path}.{phase}[{index}]"
-            for part in line.parts:
-                if part not in PARTS:
-                    raise BadInput(
-                        f"{here}.parts.{part}",
-                        "is not a part we know; known are {known}",
-                        known=", ".join(PARTS),
-                    )
+            _check_names(line.parts, PARTS, f"{here}.parts")
+            _check_names(line.activations, KINDS, f"{here}.activations")
+            if line.activations and not _add_up(line):
+                raise BadInput(f"{here}.activations", "must add up to the activations among the parts")
             for which in (line.constant, line.per_sample):
                 if not which:
                     raise BadInput(here, "must have at least one coefficient")
+
+
+def _check_names(found: Mapping[str, object], known: Sequence[str], path: str) -> None:
+    for name in found:
+        if name not in known:
+            raise BadInput(
+                f"{path}.{name}", "is not a part we know; known are {known}", known=", ".join(known)
+            )
+
+
+def _add_up(line: Line) -> bool:
+    """Whether a line's activations by kind are its part of activations, but for what rounding their coefficients to
+    bytes at the longest samples leaves."""
+    for which, whole in enumerate(line.parts.get("activations", ((0,), (0,)))):
+        told = [amount[which] for amount in line.activations.values()]
+        for power, coefficients in enumerate(zip_longest(whole, *told, fillvalue=0)):
+            apart = coefficients[0] - sum(coefficients[1:])
+            if abs(apart) > 1e-6 * abs(coefficients[0]) + len(told) * 1e-4**power:
+                return False
+    return True

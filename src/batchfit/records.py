@@ -53,10 +53,11 @@ def _read_record(kind: Any, data: Any, path: str) -> Any:
     for key in data:
         if key not in hints:
             raise BadInput(f"{path}.{key}", "is not a key we know; known are {known}", known=", ".join(hints))
-    for name in hints:
-        if name not in data:
-            raise BadInput(f"{path}.{name}", "is missing")
-    return kind(**{name: _read(hint, data[name], f"{path}.{name}") for name, hint in hints.items()})
+    for field in dataclasses.fields(kind):
+        optional = not (field.default is field.default_factory is dataclasses.MISSING)
+        if field.name not in data and not optional:
+            raise BadInput(f"{path}.{field.name}", "is missing")
+    return kind(**{name: _read(hints[name], value, f"{path}.{name}") for name, value in data.items()})
 
 
 def _read_tuple(arguments: tuple[Any, ...], data: Any, path: str) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from batchfit.errors import BadInput
@@ -51,12 +52,59 @@ def fixed(line: Line, name: str, seq_len: int | None) -> float:
     return evaluate(part(line, name)[0], seq_len)
 
 
-def edited(line: Line, changes: Mapping[str, Amount], where: str | None = None) -> Line:
-    """`line` with these parts instead of its own, and a new sum."""
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """A line's activations, and what of them each kind of layer has; without kinds where the profile does not tell."""
+
+    amount: Amount = NOTHING
+    kinds: Mapping[str, Amount] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, line: Line) -> Activations:
+        """Those of a line."""
+        return cls(part(line, "activations"), line.activations)
+
+    def plus(self, other: Activations, factor: float = 1) -> Activations:
+        """These and so many times the others."""
+        amount = plus(self.amount, times(other.amount, factor))
+        if not (self._told and other._told):
+            return Activations(amount)
+        kinds = dict(self.kinds)
+        for kind, held in other.kinds.items():
+            kinds[kind] = plus(kinds.get(kind, NOTHING), times(held, factor))
+        return Activations(amount, kinds)
+
+    def times(self, factor: float) -> Activations:
+        """So many times these."""
+        return Activations(
+            times(self.amount, factor), {kind: times(held, factor) for kind, held in self.kinds.items()}
+        )
+
+    @property
+    def _told(self) -> bool:
+        """Whether kinds make up the whole, as they do of nothing."""
+        return bool(self.kinds) or not any(map(any, self.amount))
+
+
+def edited(
+    line: Line,
+    changes: Mapping[str, Amount],
+    where: str | None = None,
+    activations: Activations | None = None,
+) -> Line:
+    """`line` with these parts and activations instead of its own, and a new sum."""
     parts = {**line.parts, **changes}
+    if activations is not None:
+        parts["activations"] = activations.amount
     constants, slopes = zip(*parts.values(), strict=True)
     kept = {name: amount for name, amount in parts.items() if any(amount[0]) or any(amount[1])}
-    return Line(_total(constants), _total(slopes), kept, line.where if where is None else where)
+    return Line(
+        _total(constants),
+        _total(slopes),
+        kept,
+        line.where if where is None else where,
+        line.activations if activations is None else dict(activations.kinds),
+    )
 
 
 def longest(profile: MemoryProfile) -> int | None:

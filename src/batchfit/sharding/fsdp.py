@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from batchfit.profile import Line, MemoryProfile, Unit
-from batchfit.sharding.edit import constant, part, plus, times
+from batchfit.sharding.edit import Activations, constant, part, plus
 from batchfit.sharding.replica import ROOT, BlockReplica, Pass, Point, check_policy, shards_of
 
 
@@ -83,7 +83,7 @@ class _Replica(BlockReplica):
                     gradients=gradients,
                     gathered=gathered,
                     communication=2 * size,
-                    activations=plus(part(top, "activations"), times(self.saved[unit.name], -1)),
+                    activations=Activations.of(top).plus(self.saved[unit.name], -1),
                     where=f"forward: all-gather of {unit.name}",
                 )
         for line in self._within(run, "forward", None):
@@ -172,6 +172,6 @@ class _Replica(BlockReplica):
             run.lines[0],
             gradients=constant(self.root.gradients + shards),
             communication=self.root.reduction,
-            activations=((0,), (0,)),
+            activations=Activations(),
             where=f"backward: reduce-scatter of {ROOT}",
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from batchfit.errors import BadInput
 from batchfit.profile import Line, MemoryProfile, Unit, evaluate
-from batchfit.sharding.edit import Amount, constant, edited, part, plus, times
+from batchfit.sharding.edit import Activations, constant, part, plus
 from batchfit.sharding.replica import ROOT, BlockReplica, Pass, Point, check_policy, shards_of
 
 PREFETCH = ("pre", "post", "none")
@@ -183,9 +183,10 @@ class _Replica(BlockReplica):
         own = max(2 * root.gradients, root.gradients + casts * (1 + 1 / self.g) - root.gathered)
         kept = run.accumulated or self.gradients - root.gradients_shard
         return self._line(
-            edited(run.lines[0], {"activations": constant(0)}),
+            run.lines[0],
             gradients=constant(own + kept),
             gathered=root.gathered,
+            activations=Activations(),
             where=f"backward: gradients of {ROOT} in one",
         )
 
@@ -196,12 +197,13 @@ class _Replica(BlockReplica):
         begins, so at the end of the block."""
         return not self._is_flat and 0 < unit.trainable_parameters < unit.parameters
 
-    def _saved_by_unfinished(self, finished: int, unit: Unit) -> Amount:
+    def _saved_by_unfinished(self, finished: int, unit: Unit) -> Activations:
         """What the blocks that backward has not come to keep for it; nothing where blocks leave more than they keep."""
-        amount = times(self.saved[unit.name], unit.count - 1 - finished)
+        saved = self.saved[unit.name].times(unit.count - 1 - finished)
         for earlier in self.blocks[: self.blocks.index(unit)]:
-            amount = plus(amount, times(self.saved[earlier.name], earlier.count))
-        return amount if self._fixed(amount) >= 0 <= evaluate(amount[1], self.seq_len) else constant(0)
+            saved = saved.plus(self.saved[earlier.name], earlier.count)
+        holds = self._fixed(saved.amount) >= 0 <= evaluate(saved.amount[1], self.seq_len)
+        return saved if holds else Activations()
 
     def _gathered(self, finished: int, unit: Unit, *, ahead: bool) -> float:
         """What is gathered in backward with so many of the unit's blocks finished."""

@@ -11,6 +11,7 @@ from batchfit.errors import BadInput
 from batchfit.profile import Line, MemoryProfile, States, Unit, evaluate
 from batchfit.sharding.edit import (
     ITEM_BYTES,
+    Activations,
     Amount,
     constant,
     edited,
@@ -206,7 +207,7 @@ class BlockReplica(ABC):
         gradients: Amount,
         gathered: float = 0,
         communication: float = 0,
-        activations: Amount | None = None,
+        activations: Activations | None = None,
         where: str | None = None,
     ) -> Line:
         """`line` on a replica, beside its shards of weights and optimizer state."""
@@ -217,9 +218,9 @@ class BlockReplica(ABC):
                 "gradients": gradients,
                 "optimizer": times(part(line, "optimizer"), self.optimizer_factor),
                 "buffers": plus(self.elements.without_cast_copies(line), constant(communication)),
-                "activations": part(line, "activations") if activations is None else activations,
             },
             where,
+            activations,
         )
 
     def _within(self, run: Pass, direction: str, unit: Unit | None) -> list[Line]:
@@ -274,13 +275,11 @@ class BlockReplica(ABC):
         """A line of the first block, with n blocks finished: their activations gone, their gradients there."""
         return edited(
             line,
-            {
-                "activations": plus(part(line, "activations"), times(self.saved[unit.name], -n)),
-                "gradients": plus(part(line, "gradients"), constant(n * block_gradients)),
-            },
+            {"gradients": plus(part(line, "gradients"), constant(n * block_gradients))},
+            activations=Activations.of(line).plus(self.saved[unit.name], -n),
         )
 
-    def _saved_by_block(self, unit: Unit) -> Amount:
+    def _saved_by_block(self, unit: Unit) -> Activations:
         """Activations that each of the unit's blocks keeps for backward: what the first has more than the last.
 
         Nothing where the profile's lines do not tell, as where no weight of the blocks is trained.
@@ -289,10 +288,10 @@ class BlockReplica(ABC):
         first = [p.line for p in points if p.finished == 0]
         last = [p.line for p in points if p.finished == unit.count - 1]
         if not first or not last or unit.count < 2:
-            return (0,), (0,)
+            return Activations()
         top, bottom = max(first, key=self._steepness), max(last, key=self._steepness)
-        apart = plus(part(top, "activations"), times(part(bottom, "activations"), -1))
-        return times(apart, 1 / (unit.count - 1))
+        apart = Activations.of(top).plus(Activations.of(bottom), -1)
+        return apart.times(1 / (unit.count - 1))
 
     # -- small helpers
 

@@ -4,37 +4,20 @@ from __future__ import annotations
 
 import inspect
 import linecache
-import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from torch import nn
 
 from batchfit.profile import LedgerEntry
+from batchfit.trace.kinds import Kinds
 from batchfit.trace.phases import folded
 from batchfit.trace.surface import Surface
 from batchfit.trace.timeline import ALLOC, MARK, Frame, Timeline
 
-LOSS = "logits and loss"
-_LOSS = re.compile(r"loss|logits|cross_entropy|criterion", re.IGNORECASE)
-
-#: Kinds of memory, by words in the names of modules and of their classes. The innermost module that says something
-#: decides.
-_KINDS = (
-    ("norm", re.compile(r"norm(?!al)|^ln_|batchnorm|^bn\d*$", re.IGNORECASE)),
-    ("attention", re.compile(r"attn|attention|[qkv]_proj$|qkv", re.IGNORECASE)),
-    ("MLP", re.compile(r"mlp|feed_?forward|ffn|expert|moe|intermediate|DenseReluDense|fc\d", re.IGNORECASE)),
-    ("embedding", re.compile(r"embed|^wte$|^wpe$|rotary", re.IGNORECASE)),
-    (LOSS, re.compile(r"lm_head|loss|classifier|^score$|^head$|cls$", re.IGNORECASE)),
-    ("convolution", re.compile(r"conv", re.IGNORECASE)),
-)
-
 #: What is made in backward: gradients on their way, and what checkpointing computes again.
 IN_BACKWARD = "in backward"
 INPUTS = "inputs"
-#: What a block makes itself, beside its parts: sums along the residual stream.
-RESIDUAL = "residual stream"
-OTHER = "other"
 
 #: Parts of a profile's lines that the ledger tells apart by line of code.
 _TOLD = frozenset(("activations", "input"))
@@ -74,7 +57,7 @@ def ledger_of(surface: Surface, model: nn.Module) -> tuple[LedgerEntry, ...]:
         return ()
     timeline = surface.timeline
     births = _Births(timeline)
-    owners = Owners(model)
+    owners, kinds = Owners(model), Kinds(model, timeline)
     sums: defaultdict[tuple[str, str, str], _Sum] = defaultdict(_Sum)
     for index, count in enumerate(surface.counts(point)):
         event = timeline.events[index]
@@ -91,7 +74,7 @@ def ledger_of(surface: Surface, model: nn.Module) -> tuple[LedgerEntry, ...]:
         where = f"{frame.file}:{frame.line}" if frame else ""
         code = linecache.getline(frame.file, frame.line).strip() if frame else ""
         entry = sums[where, code, place]
-        entry.kinds[place or owners.kind(module, code)] += count * (per_sample or fixed)
+        entry.kinds[place or kinds.of(event.storage)] += count * (per_sample or fixed)
         entry.per_sample += count * per_sample
         entry.fixed += count * fixed
         entry.storages[folded(owner)][stack, folded(module), event.nbytes] += count
@@ -148,20 +131,6 @@ class Owners:
             if frame is not None:
                 return path, frame
         return module, stack[0] if stack else None
-
-    def kind(self, module: str, code: str) -> str:
-        """What sort of memory it is: of attention, of an MLP, of a norm, and so on."""
-        if not module:
-            return LOSS if _LOSS.search(code) else OTHER
-        if module.rpartition(".")[2].isdigit():
-            return RESIDUAL
-        for path in _upwards(module):
-            of = self._modules.get(path)
-            words = (path.rpartition(".")[2], type(of).__name__ if of is not None and path else "")
-            for kind, pattern in _KINDS:
-                if any(pattern.search(word) for word in words):
-                    return kind
-        return OTHER
 
 
 def _upwards(path: str) -> list[str]:

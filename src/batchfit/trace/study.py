@@ -12,6 +12,7 @@ from batchfit.trace.blocks import Depths, Run, runs_of
 from batchfit.trace.changes import change_within, changes_at
 from batchfit.trace.fold import Fold, Growth, fold, growth
 from batchfit.trace.job import Job
+from batchfit.trace.kinds import Kinds
 from batchfit.trace.lengths import Lengths
 from batchfit.trace.own_step import OwnStep
 from batchfit.trace.phases import alike
@@ -69,7 +70,8 @@ class Study:
         """The whole model's step. Only of a regular study."""
         extras = [deeper.extra for deeper in self.deeper]
         stretched = [self._stretched(number, extras) for number in range(len(self.pairs))]
-        return Surface(self.pairs, TRACED, self.fold, self.lengths, stretched)
+        kinds = Kinds(self.model, self.pairs[0].small)
+        return Surface(self.pairs, TRACED, self.fold, self.lengths, stretched, kinds)
 
     def check_surface(self) -> Surface:
         """The step of as many blocks as `check` is of, at the first length."""

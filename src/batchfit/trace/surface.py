@@ -13,15 +13,17 @@ from dataclasses import dataclass
 
 import torch
 
-from batchfit.palette import PARTS
-from batchfit.profile import PHASES, Line
+from batchfit.palette import KINDS, PARTS
+from batchfit.profile import PHASES, Line, Polynomial
 from batchfit.trace.fold import Fold
+from batchfit.trace.kinds import Kinds
 from batchfit.trace.lengths import Lengths
 from batchfit.trace.phases import Where, alike, last_update, phase_of, through_peaks, upper
 from batchfit.trace.places import Places
 from batchfit.trace.timeline import ALLOC, BLOCK_BYTES, FREE, MARK, Timeline
 
 _PART_NUMBER = {part: number for number, part in enumerate(PARTS)} | {"input": PARTS.index("activations")}
+_ACTIVATIONS = PARTS.index("activations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def _rounded(nbytes: torch.Tensor) -> torch.Tensor:
 class Surface:
     """The surface of the whole model's step, from pairs at each of `lengths` and the fold that makes them whole.
 
-    `stretched` are the events that the whole model makes larger, at each length. A point is a place in the whole
+    `stretched` are the events that the whole model makes larger, at each length; `layers` tell the lines' activations
+    apart. A point is a place in the whole
     timeline: its event is `order[point]` of the traced one.
     """
 
@@ -86,6 +89,7 @@ class Surface:
         fold: Fold | None = None,
         lengths: Lengths | None = None,
         stretched: Sequence[Stretched] = (),
+        layers: Kinds | None = None,
     ) -> None:
         self.timeline = timeline = pairs[0].small
         self.batches = batches
@@ -103,6 +107,7 @@ class Surface:
         self._parts = torch.tensor(
             [_PART_NUMBER.get(categories.get(e.storage, ""), 0) for e in timeline.events]
         )
+        self._layers = None if layers is None else self._numbered(layers)
         self._marks = [index for index, event in enumerate(timeline.events) if event.kind == MARK]
         self._can_peak = (kinds != FREE)[self.order]
         self._phase = torch.tensor(_phases(timeline))[self.order]
@@ -110,6 +115,18 @@ class Surface:
         amounts = torch.stack([torch.stack((s.constant, s.slope), 1) for s in self.sizes], 1)
         self._amounts = self._sign[:, None, None] * amounts
         self._heights = self._amounts[self.order].cumsum(0)
+
+    def _numbered(self, layers: Kinds) -> torch.Tensor:
+        """The number of the kind of each event's storage; behind them all where it is no activation."""
+        numbers = {kind: number for number, kind in enumerate(KINDS)}
+        return torch.tensor(
+            [
+                numbers[layers.of(event.storage)]
+                if part == _ACTIVATIONS and event.kind != MARK
+                else len(KINDS)
+                for event, part in zip(self.timeline.events, self._parts.tolist(), strict=True)
+            ]
+        )
 
     def envelopes(self) -> dict[str, tuple[Line, ...]]:
         """Each phase's lines: those that are the highest in their place only (`batchfit.trace.places`), then the
@@ -156,15 +173,24 @@ class Surface:
 
     def _line(self, point: int, counts: torch.Tensor) -> Line:
         held = counts[:, None, None] * self._amounts
-        alive = torch.zeros(len(PARTS), *held.shape[1:], dtype=torch.long).index_add_(0, self._parts, held)
+        parts = self._told_apart(held, self._parts, PARTS)
+        activations = {} if self._layers is None else self._told_apart(held, self._layers, KINDS)
+        curve, height = self.lengths.curve, self._heights[point]
+        return Line(
+            curve(height[:, 0].tolist()), curve(height[:, 1].tolist()), parts, self.where(point), activations
+        )
+
+    def _told_apart(
+        self, held: torch.Tensor, numbers: torch.Tensor, names: Sequence[str]
+    ) -> dict[str, tuple[Polynomial, Polynomial]]:
+        """What is held, added up by what each event's number says it is for, without what there is nothing of."""
+        alive = torch.zeros(len(names) + 1, *held.shape[1:], dtype=torch.long).index_add_(0, numbers, held)
         curve = self.lengths.curve
-        parts = {
-            part: (curve(alive[n, :, 0].tolist()), curve(alive[n, :, 1].tolist()))
-            for n, part in enumerate(PARTS)
+        return {
+            name: (curve(alive[n, :, 0].tolist()), curve(alive[n, :, 1].tolist()))
+            for n, name in enumerate(names)
             if alive[n].any()
         }
-        height = self._heights[point]
-        return Line(curve(height[:, 0].tolist()), curve(height[:, 1].tolist()), parts, self.where(point))
 
     def _happened(self, start: int, stop: int) -> torch.Tensor:
         """How often every traced event happens from one point to before another."""

@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
+from batchfit.trace.attending import Attending
 from batchfit.trace.modules import ModulePaths
 from batchfit.trace.stacks import Stacks
 from batchfit.trace.timeline import ALLOC, FREE, MARK, Event, Mark, Timeline
@@ -83,6 +84,7 @@ class Tracker(TorchDispatchMode):
         self.paths = ModulePaths()
         self._stacks = Stacks()
         self._work = WorkCounter()
+        self._attending = Attending(self.timeline.attention)
         self._execute = execute
         self.counts = counts or _all
         self._inside = inside
@@ -176,6 +178,7 @@ class Tracker(TorchDispatchMode):
                 kwargs = {}
             out = self._execute(func, args, kwargs)
             self._work.count(func, args, kwargs, out)
+            self._attending.note(func, args, self.paths.current)
             if isinstance(out, torch.Tensor):
                 self._see(out)
             elif isinstance(out, (list, tuple)):

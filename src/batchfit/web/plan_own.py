@@ -192,7 +192,12 @@ def _check_profile(profile: MemoryProfile) -> None:
             polynomials = [
                 line.constant,
                 line.per_sample,
-                *(each for pair in line.parts.values() for each in pair),
+                *(
+                    each
+                    for parts in (line.parts, line.activations)
+                    for pair in parts.values()
+                    for each in pair
+                ),
             ]
             _expect(all(1 <= len(each) <= _MOST_COEFFICIENTS for each in polynomials), f"phases.{phase}")
     states = profile.states
