@@ -6,7 +6,7 @@ puts the style into the picture, for files and notebooks. Memory has the same co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from unicodedata import east_asian_width
@@ -14,7 +14,7 @@ from unicodedata import east_asian_width
 from batchfit.bidi import isolated
 from batchfit.languages import SOURCE
 from batchfit.numbers import format_number
-from batchfit.palette import COLOURS, INTERFACE, PARTS
+from batchfit.palette import COLOURS, FILLS, INTERFACE, KINDS, PARTS, style_of
 from batchfit.planning.result import Plan, Plans
 from batchfit.planning.sensitivity import Curve
 from batchfit.sentences import Sentence, Size, in_language
@@ -52,15 +52,24 @@ LIGHT_STYLE = (
     ".bf text{font:12px system-ui,sans-serif}.bf .small{font-size:11px}.bf .end{text-anchor:end}"
     ".bf .middle{text-anchor:middle}.bf .axis,.bf .grid,.bf .curve,.bf .reserved,.bf .limit{fill:none}"
     ".bf .curve{stroke-width:2}.bf .reserved{stroke-dasharray:5 3}.bf .limit{stroke-width:1.5}"
-    + "".join(f".bf .{part}{{fill:{colour}}}" for part, colour in COLOURS.items())
+    + "".join(f".bf .{part}{{fill:{colour}}}" for part, colour in FILLS.items())
     + _toned(0)
 )
 
 #: The same, light or dark as the reader's screen is.
 STYLE = LIGHT_STYLE + f"@media(prefers-color-scheme:dark){{{_toned(1)}}}"
 
-#: Parts whose colour is light enough for dark text.
-_LIGHT = ("optimizer", "activations", "free")
+#: Parts and kinds whose colour is light enough for dark text.
+_LIGHT = (
+    "optimizer",
+    "activations",
+    "free",
+    "mlp",
+    "norm",
+    "residual-stream",
+    "logits-and-loss",
+    "other",
+)
 
 
 #: What the parts of memory are called for people.
@@ -75,27 +84,71 @@ PART_NAMES = {
     "free": Sentence("free"),
 }
 
+#: What the kinds of layers are called.
+KIND_NAMES = {
+    "attention": Sentence("attention"),
+    "MLP": Sentence("MLP"),
+    "convolution": Sentence("convolution"),
+    "norm": Sentence("norms"),
+    "embedding": Sentence("embeddings"),
+    "residual stream": Sentence("residual stream"),
+    "logits and loss": Sentence("logits and loss"),
+    "other": Sentence("other activations"),
+}
+
+#: Kinds that have less than this share of the activations are drawn with the others.
+_LEAST_SHARE = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of the memory bar: what it holds and how many bytes. `part` is whose colour it has."""
+    """A stretch of the memory bar: what it holds and how many bytes. `style` is whose colour it has: the part's, or
+    that of a kind of layer among activations."""
 
     part: str
     label: Sentence
     nbytes: int
+    kind: str = ""
+
+    @property
+    def style(self) -> str:
+        """As style sheets name it."""
+        return style_of(self.kind or self.part)
 
 
 def segments(plan: Plan) -> list[Segment]:
     """What the bar shows, in order: the peak's parts, what the allocator reserves beyond them, what stays free."""
-    found = [
-        Segment(part, PART_NAMES[part], plan.parts[part]) for part in PARTS if plan.parts.get(part, 0) > 0
-    ]
+    found = stretches(plan.parts, plan.activations)
     if plan.peak_reserved_bytes is not None and plan.peak_reserved_bytes > plan.peak_allocated_bytes:
         beyond = plan.peak_reserved_bytes - plan.peak_allocated_bytes
         found.append(Segment("overhead", PART_NAMES["allocator"], beyond))
     if plan.headroom_bytes > 0:
         found.append(Segment("free", PART_NAMES["free"], plan.headroom_bytes))
     return found
+
+
+def stretches(parts: Mapping[str, int], activations: Mapping[str, int]) -> list[Segment]:
+    """The parts of a peak, in order; activations by kind of layer where that is known."""
+    found: list[Segment] = []
+    for part in PARTS:
+        if part == "activations" and activations:
+            found += _kinds(activations)
+        elif parts.get(part, 0) > 0:
+            found.append(Segment(part, PART_NAMES[part], parts[part]))
+    return found
+
+
+def _kinds(activations: Mapping[str, int]) -> list[Segment]:
+    """Activations by kind, what is too little to be seen among the others."""
+    least = sum(activations.values()) * _LEAST_SHARE
+    shown = {kind: n for kind, n in activations.items() if kind != "other" and n >= least}
+    if rest := sum(activations.values()) - sum(shown.values()):
+        shown["other"] = rest
+    return [
+        Segment("activations", KIND_NAMES[kind], shown[kind], kind)
+        for kind in KINDS
+        if shown.get(kind, 0) > 0
+    ]
 
 
 def pictures_of(answered: Plans) -> dict[str, str]:
@@ -114,27 +167,48 @@ def memory_bar(plan: Plan, lang: str = SOURCE, width: int = WIDTH) -> str:
     shown = segments(plan)
     total = max(plan.capacity_bytes, sum(segment.nbytes for segment in shown))
     shapes: list[str] = []
-    x, beneath = 0.0, _Beneath(width)
+    x, beneath = 0.0, _Beneath(width, _TOP + (_STRIP if any(each.kind for each in shown) else 0))
     for segment in shown:
         room = segment.nbytes / total * width
         label, size = in_language(segment.label, lang), size_text(segment.nbytes, lang)
         title = _element("title", f"{label}: {size}")
-        shapes.append(_group(title + _rectangle(x, 24, room, 44, segment.part)))
+        shapes.append(_group(title + _rectangle(x, 24, room, 44, segment.style)))
         if room >= 12 + max(text_length(label, 12), text_length(size, 11)):
-            tone = "on-light" if segment.part in _LIGHT else "on-dark"
+            tone = "on-light" if segment.style in _LIGHT else "on-dark"
             shapes.append(_text(x + 6, 43, label, f"{tone} in-{segment.part}"))
             shapes.append(_text(x + 6, 59, size, f"{tone} small in-{segment.part}"))
         else:
             # What has no room inside is named beneath, in order, by its colour.
-            shapes += beneath.named(segment.part, f"{label} {size}")
+            shapes += beneath.named(segment.style, f"{label} {size}")
         x += room
+    shapes += _under_kinds(shown, width / total, width, lang)
     line = plan.capacity_bytes / total * width
     shapes.append(_path(f"M{line:.1f} 18V74", "limit"))
     anchor = "end" if line > width / 2 else ""
     shapes.append(_text(line, 12, _on_the_card(plan.capacity_bytes, lang), f"limit-text small {anchor}"))
     parts = "; ".join(f"{in_language(each.label, lang)} {size_text(each.nbytes, lang)}" for each in shown)
     said = Sentence("Memory on one GPU at the peak: {parts}.", parts=parts)
-    return _picture(76 + beneath.height, in_language(said, lang), shapes, width)
+    return _picture(beneath.end, in_language(said, lang), shapes, width)
+
+
+#: Where the bar ends, and what the line under the kinds of activations takes with its name.
+_TOP, _STRIP = 76, 18
+
+
+def _under_kinds(shown: Sequence[Segment], scale: float, width: float, lang: str) -> list[str]:
+    """A line under the kinds of layers, which says that together they are the activations."""
+    kinds = [index for index, segment in enumerate(shown) if segment.kind]
+    if not kinds:
+        return []
+    before = sum(segment.nbytes for segment in shown[: kinds[0]])
+    nbytes = sum(shown[index].nbytes for index in kinds)
+    text = f"{in_language(PART_NAMES['activations'], lang)} {size_text(nbytes, lang)}"
+    half = text_length(text, 11) / 2
+    middle = min(max((before + nbytes / 2) * scale, half), width - half)
+    return [
+        _rectangle(before * scale, 70, nbytes * scale, 3, "activations"),
+        _text(middle, 86, text, "small middle"),
+    ]
 
 
 def size_text(nbytes: int, lang: str) -> str:
@@ -145,8 +219,8 @@ def size_text(nbytes: int, lang: str) -> str:
 class _Beneath:
     """The names of segments too narrow to hold them, in rows beneath the bar."""
 
-    def __init__(self, width: int) -> None:
-        self._width = width
+    def __init__(self, width: int, top: int) -> None:
+        self._width, self._top = width, top
         self._x, self._rows = 0.0, 0
 
     def named(self, part: str, text: str) -> list[str]:
@@ -154,14 +228,14 @@ class _Beneath:
         taken = 13 + text_length(text, 11)
         if not self._rows or (self._x and self._x + taken > self._width):
             self._x, self._rows = 0.0, self._rows + 1
-        x, y = self._x, 64 + 18 * self._rows
+        x, y = self._x, self._top - 12 + 18 * self._rows
         self._x += taken + 14
         return [_rectangle(x, y, 9, 9, part), _text(x + 13, y + 9, text, "small")]
 
     @property
-    def height(self) -> int:
-        """What the rows take."""
-        return 18 * self._rows + 2 if self._rows else 0
+    def end(self) -> int:
+        """Where they end."""
+        return self._top + (18 * self._rows + 2 if self._rows else 0)
 
 
 def _on_the_card(capacity_bytes: int, lang: str) -> str:

@@ -6,18 +6,6 @@ from __future__ import annotations
 #: What memory holds, in the order it is always drawn. A line of a profile is the sum of these.
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers", "overhead")
 
-#: The kinds of layers that activations belong to, in the order they are always drawn, where a profile tells.
-KINDS = (
-    "attention",
-    "MLP",
-    "convolution",
-    "norm",
-    "embedding",
-    "residual stream",
-    "logits and loss",
-    "other",
-)
-
 #: Each part's colour, and "free" for what is left of a card. Told apart in lightness too, not by hue alone.
 COLOURS = {
     "weights": "#1f4e79",
@@ -28,6 +16,29 @@ COLOURS = {
     "overhead": "#7a7f87",
     "free": "#e6e8eb",
 }
+
+#: The kinds of layers that activations belong to where a profile tells, in the order they are always drawn, each in a
+#: shade of its own of the colour of activations. Neighbours differ in lightness.
+KIND_COLOURS = {
+    "attention": "#9c4f12",
+    "MLP": "#e08c36",
+    "convolution": "#7f3f12",
+    "norm": "#f4c088",
+    "embedding": "#b5651d",
+    "residual stream": "#fbdcae",
+    "logits and loss": "#c8781f",
+    "other": "#ead0b3",
+}
+KINDS = tuple(KIND_COLOURS)
+
+
+def style_of(kind: str) -> str:
+    """A kind as a name that style sheets and columns of tables can have: "logits-and-loss"."""
+    return kind.lower().replace(" ", "-")
+
+
+#: Every part's and kind's colour by the name that style sheets have for it.
+FILLS = COLOURS | {style_of(kind): colour for kind, colour in KIND_COLOURS.items()}
 
 #: "free" where the page is dark; the other parts look the same on both.
 FREE_IN_THE_DARK = "#3a424a"

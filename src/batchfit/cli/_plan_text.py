@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from batchfit.charts import segments
-from batchfit.palette import COLOURS
+from batchfit.charts import Segment, segments
+from batchfit.palette import FILLS
 from batchfit.planning import Elastic, Plan, Plans
 from batchfit.planning.present import Comparison
 from batchfit.planning.result import PHASE_NAMES
@@ -30,6 +30,15 @@ MARKS = {
     "buffers": "░",
     "overhead": "▪",
     "free": "·",
+    # Kinds of layers among activations.
+    "attention": "▚",
+    "mlp": "▞",
+    "convolution": "▙",
+    "norm": "▖",
+    "embedding": "▘",
+    "residual-stream": "▝",
+    "logits-and-loss": "▟",
+    "other": "▗",
 }
 
 #: A plan's columns in the terminal: heading, whether it is a number, and the narrowest terminal that has room for it.
@@ -114,10 +123,10 @@ def memory_bar(plan: Plan, width: int) -> Text:
     for segment in shown:
         # Rounding each end, not each length, keeps the whole to scale.
         end = round((begun + segment.nbytes) / total * width)
-        mark = MARKS[segment.part] * (end - round(begun / total * width))
-        bar.append(mark, style=_style(segment.part))
+        mark = MARKS[segment.style] * (end - round(begun / total * width))
+        bar.append(mark, style=colour_of(segment))
         begun += segment.nbytes
-        legend.append(f"{MARKS[segment.part]} ", style=_style(segment.part))
+        legend.append(f"{MARKS[segment.style]} ", style=colour_of(segment))
         legend.append(f"{segment.label} {format_bytes(segment.nbytes)}   ")
     text = Text().append_text(bar).append("\n")
     if plan.capacity_bytes < total:
@@ -129,8 +138,9 @@ def memory_bar(plan: Plan, width: int) -> Text:
     )
 
 
-def _style(part: str) -> str:
-    return "bright_black" if part == "free" else COLOURS[part]
+def colour_of(segment: Segment) -> str:
+    """A stretch's colour in the terminal."""
+    return "bright_black" if segment.part == "free" else FILLS[segment.style]
 
 
 def table(plans: Sequence[Plan], width: int) -> Table:

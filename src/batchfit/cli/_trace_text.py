@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchfit.cli._plan_text import MARKS, console
+from batchfit.charts import stretches
+from batchfit.cli._plan_text import MARKS, colour_of, console
 from batchfit.cli._trace_view import View
 from batchfit.levers import lever
-from batchfit.palette import COLOURS, PARTS
+from batchfit.palette import COLOURS
 from batchfit.planning.result import PHASE_NAMES
 from batchfit.profile import LedgerEntry
 from batchfit.units import format_bytes
@@ -67,17 +68,17 @@ def memory_bar(view: View, width: int) -> Text:
     """What the peak is made of, to scale and as wide as the terminal, and what each stretch is."""
     from rich.text import Text
 
-    shown = [(part, view.peak.parts[part]) for part in PARTS if view.peak.parts.get(part, 0) > 0]
-    total = max(1, sum(nbytes for _, nbytes in shown))
+    shown = stretches(view.peak.parts, view.peak.activations)
+    total = max(1, sum(segment.nbytes for segment in shown))
     bar, legend = Text(), Text()
     begun = 0
-    for part, nbytes in shown:
+    for segment in shown:
         # Rounding each end, not each length, keeps the whole to scale.
-        cells = round((begun + nbytes) / total * width) - round(begun / total * width)
-        bar.append(MARKS[part] * cells, style=COLOURS[part])
-        begun += nbytes
-        legend.append(f"{MARKS[part]} ", style=COLOURS[part])
-        legend.append(f"{part} {format_bytes(nbytes)}   ")
+        cells = round((begun + segment.nbytes) / total * width) - round(begun / total * width)
+        bar.append(MARKS[segment.style] * cells, style=colour_of(segment))
+        begun += segment.nbytes
+        legend.append(f"{MARKS[segment.style]} ", style=colour_of(segment))
+        legend.append(f"{segment.label} {format_bytes(segment.nbytes)}   ")
     return bar.append("\n").append_text(legend).append("\n")
 
 

@@ -18,6 +18,7 @@ from batchfit.cli._trace_view import View
 from batchfit.errors import BadInput
 from batchfit.extras import need
 from batchfit.models import find_model, load_profiles
+from batchfit.planning.result import kinds_as_data
 from batchfit.planning.traits import holding
 from batchfit.profile import MemoryProfile
 from batchfit.records import to_json
@@ -165,6 +166,7 @@ def document(view: View) -> dict[str, Any]:
             "binding_phase": peak.binding_phase,
             "where": peak.line.where,
             "parts": {f"{part}_bytes": nbytes for part, nbytes in peak.parts.items()},
+            "activations": kinds_as_data(peak.activations),
         },
         "states": to_json(profile.states),
         "activation_per_sample_bytes": profile.activation_per_sample,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from batchfit.palette import style_of
 from batchfit.planning.fit import Capacity, Verdict
 from batchfit.planning.sensitivity import Curve
 from batchfit.planning.target import Target
@@ -48,6 +49,8 @@ class Plan:
     parts: dict[str, int]
     relative_step_time: float | None = None
     time: StepTime | None = None
+    #: Bytes of activations by kind of layer, summing to that part; empty where the profile does not tell.
+    activations: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def headroom_bytes(self) -> int:
@@ -100,6 +103,7 @@ class Plan:
             "seq_len": self.seq_len,
             "gpu": self.gpu,
             "parts_bytes": dict(self.parts),
+            "activations": kinds_as_data(self.activations),
             "time": spent(self.time) if self.time else None,
         }
 
@@ -134,6 +138,11 @@ class Plan:
             return Sentence("{allocated} allocated", allocated=allocated)
         reserved = Size(self.peak_reserved_bytes)
         return Sentence("{allocated} allocated, {reserved} reserved", allocated=allocated, reserved=reserved)
+
+
+def kinds_as_data(activations: Mapping[str, int]) -> dict[str, int]:
+    """Activations by kind of layer for JSON: {"logits_and_loss_bytes": 123}."""
+    return {f"{style_of(kind).replace('-', '_')}_bytes": nbytes for kind, nbytes in activations.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +282,7 @@ class Plans:
         for plan in self.plans:
             record = plan.to_dict()
             record |= {f"{part}_bytes": size for part, size in record.pop("parts_bytes").items()}
+            record |= {f"activations_{kind}": size for kind, size in record.pop("activations").items()}
             record |= record.pop("time") or {}
             flat.append(record)
         return flat

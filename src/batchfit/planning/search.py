@@ -155,4 +155,5 @@ def make_plan(
         parts=peak.parts,
         relative_step_time=relative,
         time=option.clock.explain(micro_batch, accumulation_steps) if option.clock else None,
+        activations=peak.activations,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchfit.palette import ACCENTS, COLOURS, FREE_IN_THE_DARK, INTERFACE
+from batchfit.palette import ACCENTS, COLOURS, FREE_IN_THE_DARK, INTERFACE, KIND_COLOURS, style_of
 
 
 def variables() -> str:
@@ -17,7 +17,9 @@ def variables() -> str:
 
 def parts_of_plans() -> str:
     """The fills of memory's parts in pictures of plans, for plan.css and shelf.css to begin with."""
-    return "".join(f"svg.bf rect.{part}{{fill:var(--{part})}}" for part in COLOURS) + "\n"
+    parts = "".join(f"svg.bf rect.{part}{{fill:var(--{part})}}" for part in COLOURS)
+    kinds = "".join(f"svg.bf rect.{style_of(kind)}{{fill:{each}}}" for kind, each in KIND_COLOURS.items())
+    return f"{parts}{kinds}\n"
 
 
 def accents() -> str:

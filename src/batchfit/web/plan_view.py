@@ -37,12 +37,13 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of the memory bar, for the table beside it."""
+    """A stretch of the memory bar, for the table beside it. `within` are kinds of layers below their sum."""
 
-    part: str
+    style: str
     label: str
     size: str
     share: str
+    within: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,15 +217,17 @@ class PlanView:
         plan = self.answer.shown
         if plan is None:
             return []
-        return [
-            Part(
-                each.part,
-                in_language(each.label, self.lang),
-                self.size(each.nbytes),
-                percent(each.nbytes / plan.capacity_bytes, self.lang),
-            )
-            for each in charts.segments(plan)
-        ]
+        found: list[Part] = []
+        for each in charts.segments(plan):
+            if each.kind and not (found and found[-1].within):
+                whole = plan.parts["activations"]
+                found.append(self._part("activations", charts.PART_NAMES["activations"], whole, plan))
+            found.append(self._part(each.style, each.label, each.nbytes, plan, within=bool(each.kind)))
+        return found
+
+    def _part(self, style: str, label: Sentence, nbytes: int, plan: Plan, within: bool = False) -> Part:
+        share = percent(nbytes / plan.capacity_bytes, self.lang)
+        return Part(style, in_language(label, self.lang), self.size(nbytes), share, within)
 
     @property
     def ledger(self) -> list[Held]:
