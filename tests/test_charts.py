@@ -1,12 +1,13 @@
 """Pictures are well-formed, to scale, say in words what they show, and carry no style unless they stand alone."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from batchfit import charts
-from batchfit.palette import PARTS
+from batchfit.palette import FILLS, INTERFACE, KINDS, PARTS, style_of
 from batchfit.planning import Plans, plan
 from tests.planning.decoder import family
 
@@ -45,7 +46,7 @@ def test_the_bar_is_to_scale(fitting: Plans) -> None:
     assert best is not None
     root = ElementTree.fromstring(charts.memory_bar(best))
     bars = [rect for rect in root.iter(f"{SVG}rect") if rect.attrib["height"] == "44"]
-    assert [bar.attrib["class"] for bar in bars] == [s.part for s in charts.segments(best)]
+    assert [bar.attrib["class"] for bar in bars] == [s.style for s in charts.segments(best)]
     assert sum(float(bar.attrib["width"]) for bar in bars) == pytest.approx(charts.WIDTH, abs=0.5)
     weights = next(bar for bar in bars if bar.attrib["class"] == "weights")
     assert float(weights.attrib["width"]) == pytest.approx(
@@ -60,6 +61,63 @@ def test_every_stretch_of_the_bar_is_named(fitting: Plans) -> None:
     words = " ".join(text.text or "" for text in root.iter(f"{SVG}text"))
     for segment in charts.segments(best):
         assert segment.label in words
+
+
+def test_activations_are_drawn_by_kind_over_a_line_of_their_sum(fitting: Plans) -> None:
+    best = fitting.best
+    assert best is not None
+    kinds = [segment for segment in charts.segments(best) if segment.kind]
+    assert [segment.kind for segment in kinds] == ["attention", "MLP", "logits and loss"]
+    assert sum(segment.nbytes for segment in kinds) == best.parts["activations"]
+    root = ElementTree.fromstring(charts.memory_bar(best))
+    (line,) = (rect for rect in root.iter(f"{SVG}rect") if rect.attrib["class"] == "activations")
+    drawn = [rect for rect in root.iter(f"{SVG}rect") if rect.attrib["height"] == "44"]
+    above = [rect for rect in drawn if rect.attrib["class"] in {segment.style for segment in kinds}]
+    assert float(line.attrib["x"]) == float(above[0].attrib["x"])
+    assert float(line.attrib["width"]) == pytest.approx(sum(float(r.attrib["width"]) for r in above), abs=0.2)
+
+
+def test_activations_of_a_profile_that_does_not_tell_kinds_are_one_stretch(fitting: Plans) -> None:
+    best = fitting.best
+    assert best is not None
+    silent = replace(best, activations={})
+    assert [s for s in charts.segments(silent) if s.part == "activations"] == [
+        charts.Segment("activations", charts.PART_NAMES["activations"], best.parts["activations"])
+    ]
+    assert "70" not in {
+        rect.attrib["y"] for rect in ElementTree.fromstring(charts.memory_bar(silent)).iter(f"{SVG}rect")
+    }
+
+
+def test_kinds_too_small_to_be_seen_are_drawn_with_the_others() -> None:
+    activations = {"attention": 500, "norm": 4, "logits and loss": 490, "other": 6}
+    drawn = charts.stretches({"weights": 1000, "activations": 1000}, activations)
+    assert [(each.kind or each.part, each.nbytes) for each in drawn] == [
+        ("weights", 1000),
+        ("attention", 500),
+        ("logits and loss", 490),
+        ("other", 10),
+    ]
+
+
+def test_every_kind_has_a_name_and_a_colour() -> None:
+    assert tuple(charts.KIND_NAMES) == KINDS
+    for kind in KINDS:
+        assert f".bf .{style_of(kind)}{{fill:" in charts.STYLE
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_labels_can_be_read_on_their_colour(name: str) -> None:
+    text = INTERFACE["ink" if name in charts.LIGHT_FILLS else "paper"][0]
+    lighter, darker = sorted((_luminance(text), _luminance(FILLS[name])), reverse=True)
+    assert (lighter + 0.05) / (darker + 0.05) >= 4.5 or name in ("gradients", "buffers", "overhead")
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance of a colour (WCAG 2.2)."""
+    channels = (int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5))
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def test_memory_keeps_its_order(fitting: Plans, too_large: Plans) -> None:

@@ -121,6 +121,35 @@ def test_batches_are_whole_numbers(bad: Any) -> None:
         profile().peak(1, bad)
 
 
+def told(kinds: dict[str, tuple[float, float]]) -> Line:
+    """A line of activations by kind."""
+    constant, slope = (sum(amount[n] for amount in kinds.values()) for n in (0, 1))
+    amounts: dict[str, Any] = {kind: ((c,), (s,)) for kind, (c, s) in kinds.items()}
+    return Line((constant,), (slope,), {"activations": ((constant,), (slope,))}, "backward", amounts)
+
+
+def test_activations_by_kind_sum_to_their_part_and_keep_their_order() -> None:
+    line = told({"logits and loss": (0.5, 10.4), "MLP": (0.4, 20.4), "attention": (0.4, 30.4)})
+    for micro_batch in (1, 2, 7, 1000):
+        kinds = line.activations_at(micro_batch)
+        assert list(kinds) == ["attention", "MLP", "logits and loss"]
+        assert sum(kinds.values()) == line.parts_at(micro_batch)["activations"]
+    assert line.activations_at(10) == {"attention": 304, "MLP": 205, "logits and loss": 104}
+
+
+def test_less_than_nothing_of_a_kind_is_taken_from_the_others() -> None:
+    line = told({"attention": (-10, 0), "MLP": (100, 0), "norm": (10, 0)})
+    assert line.activations_at(1) == {"MLP": 91, "norm": 9}
+
+
+def test_profiles_that_do_not_tell_kinds_can_be_read() -> None:
+    data = json.loads(profile().to_json())
+    for line in data["phases"]["first_micro"]:
+        del line["activations"]
+    assert MemoryProfile.from_json(json.dumps(data)) == profile()
+    assert profile().peak(1).activations == {}
+
+
 def test_json_round_trips_exactly(tmp_path: Path) -> None:
     p = profile(seq_len=SeqRange(8, 64, (8, 64), 24, 0.001), reserved=(ReservedPoint(1, 2, 8, 3, 4),))
     assert MemoryProfile.from_json(p.to_json()) == p
@@ -161,6 +190,14 @@ def edited(change: Any) -> str:
         (
             lambda d: d["phases"]["first_micro"][0]["parts"].update(snacks=[[1], [2]]),
             r"^p\.phases\.first_micro\[0\]\.parts\.snacks: is not a part we know",
+        ),
+        (
+            lambda d: d["phases"]["first_micro"][0].update(activations={"snacks": [[1], [2]]}),
+            r"^p\.phases\.first_micro\[0\]\.activations\.snacks: is not a part we know; known are attention, ",
+        ),
+        (
+            lambda d: d["phases"]["first_micro"][0].update(activations={"MLP": [[1], [2]]}),
+            r"^p\.phases\.first_micro\[0\]\.activations: must add up to the activations among the parts$",
         ),
         (
             lambda d: d["phases"]["first_micro"][1].update(constant="many"),

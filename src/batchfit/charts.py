@@ -60,7 +60,7 @@ LIGHT_STYLE = (
 STYLE = LIGHT_STYLE + f"@media(prefers-color-scheme:dark){{{_toned(1)}}}"
 
 #: Parts and kinds whose colour is light enough for dark text.
-_LIGHT = (
+LIGHT_FILLS = (
     "optimizer",
     "activations",
     "free",
@@ -174,7 +174,7 @@ def memory_bar(plan: Plan, lang: str = SOURCE, width: int = WIDTH) -> str:
         title = _element("title", f"{label}: {size}")
         shapes.append(_group(title + _rectangle(x, 24, room, 44, segment.style)))
         if room >= 12 + max(text_length(label, 12), text_length(size, 11)):
-            tone = "on-light" if segment.style in _LIGHT else "on-dark"
+            tone = "on-light" if segment.style in LIGHT_FILLS else "on-dark"
             shapes.append(_text(x + 6, 43, label, f"{tone} in-{segment.part}"))
             shapes.append(_text(x + 6, 59, size, f"{tone} small in-{segment.part}"))
         else:

@@ -24,7 +24,7 @@ KIND_COLOURS = {
     "MLP": "#e08c36",
     "convolution": "#7f3f12",
     "norm": "#f4c088",
-    "embedding": "#b5651d",
+    "embedding": "#806012",
     "residual stream": "#fbdcae",
     "logits and loss": "#c8781f",
     "other": "#ead0b3",

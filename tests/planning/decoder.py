@@ -64,12 +64,18 @@ def decoder(
     block = 2 * (10 * shape.hidden + 2 * shape.kv + 4 * shape.ffn)
     kept = (2 * shape.hidden if checkpointing == "full" else block) * shape.layers
     head = 10 * shape.vocab
+    kinds = {"logits and loss": head}
+    if checkpointing == "full":
+        kinds["residual stream"] = kept
+    else:
+        kinds["MLP"] = 8 * shape.ffn * shape.layers
+        kinds["attention"] = kept - kinds["MLP"]
     held = {"weights": weights, "gradients": gradients, "optimizer": 2 * gradients, "buffers": cast}
     lines: dict[str, tuple[Line, ...]] = {
-        "first_micro": (_line({**held, "gradients": 0}, kept + head, "backward: lm_head", seq_len),),
-        "later_micro": (_line(held, kept + head, "backward: lm_head", seq_len),),
+        "first_micro": (_line({**held, "gradients": 0}, kinds, "backward: lm_head", seq_len),),
+        "later_micro": (_line(held, kinds, "backward: lm_head", seq_len),),
         "optimizer_step": (
-            _line({**held, "optimizer": 3 * gradients, "buffers": 0}, 0, "optimizer step", seq_len),
+            _line({**held, "optimizer": 3 * gradients, "buffers": 0}, {}, "optimizer step", seq_len),
         ),
     }
     reference = 4096
@@ -115,15 +121,25 @@ def family(shape: Shape = LLAMA_8B) -> tuple[MemoryProfile, ...]:
     )
 
 
-def _line(held: dict[str, int], per_token: int, where: str, seq_len: tuple[int, int] | None) -> Line:
-    slope: Polynomial = (0.0, float(per_token)) if seq_len else (float(per_token * 4096),)
+def _line(
+    held: dict[str, int], per_token: dict[str, int], where: str, seq_len: tuple[int, int] | None
+) -> Line:
+    """`per_token` are the bytes of activations by kind of layer."""
+
+    def over(nbytes: int) -> Polynomial:
+        return (0.0, float(nbytes)) if seq_len else (float(nbytes * 4096),)
+
+    slope = over(sum(per_token.values()))
     parts: dict[str, tuple[Polynomial, Polynomial]] = {
         part: ((float(held[part]),), (0.0,)) for part in PARTS if held.get(part)
     }
     if per_token:
         parts["activations"] = ((0.0,), slope)
     constant: Polynomial = (float(sum(held.values())),)
-    return Line(constant, slope if per_token else (0.0,), parts, where)
+    kinds: dict[str, tuple[Polynomial, Polynomial]] = {
+        kind: ((0.0,), over(nbytes)) for kind, nbytes in per_token.items()
+    }
+    return Line(constant, slope if per_token else (0.0,), parts, where, kinds)
 
 
 def _units(shape: Shape, width: int) -> tuple[Unit, ...]:

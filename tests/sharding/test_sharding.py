@@ -87,6 +87,17 @@ def highest(profile: MemoryProfile, phase: str, micro_batch: int, where: str = "
     return max(lines, key=lambda found: found.at(micro_batch))
 
 
+def with_kinds(found: Line) -> Line:
+    """The line with its activations told apart: what is constant is a norm's, what grows an MLP's and attention's."""
+    constant, slope = found.parts.get("activations", ((0.0,), (0.0,)))
+    kinds: dict[str, tuple[Polynomial, Polynomial]] = {
+        "norm": (constant, (0.0,)),
+        "MLP": ((0.0,), (slope[0] * 0.75,)),
+        "attention": ((0.0,), (slope[0] * 0.25,)),
+    }
+    return replace(found, activations=kinds if found.parts.get("activations") else {})
+
+
 def parts(found: Line, micro_batch: int) -> dict[str, int]:
     return found.parts_at(micro_batch)
 
@@ -372,6 +383,24 @@ class TestAll:
     @pytest.mark.parametrize("name", NAMES)
     def test_one_replica_is_the_profile_itself(self, profile: MemoryProfile, name: str) -> None:
         assert shard(profile, named(name), 1) is profile
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_kinds_of_activations_are_told_apart_on_a_replica_too(
+        self, profile: MemoryProfile, name: str
+    ) -> None:
+        phases = {phase: tuple(map(with_kinds, lines)) for phase, lines in profile.phases.items()}
+        told = shard(replace(profile, phases=phases), named(name), 4)
+        silent = shard(profile, named(name), 4)
+        for phase, lines in told.phases.items():
+            for found, other in zip(lines, silent.phases[phase], strict=True):
+                # Kinds change nothing else, and are all of the activations.
+                assert replace(found, activations={}) == other
+                for which, whole in enumerate(found.parts.get("activations", ((0.0,), (0.0,)))):
+                    kinds = (amount[which] for amount in found.activations.values())
+                    assert sum(map(sum, kinds)) == pytest.approx(sum(whole))
+        peak = told.peak(300, 2)
+        assert sum(peak.activations.values()) == peak.parts["activations"] > 0
+        assert not silent.peak(300, 2).activations
 
     @pytest.mark.parametrize("name", [n for n in NAMES if n != "none"])
     def test_parts_sum_to_their_lines_and_the_profile_round_trips(

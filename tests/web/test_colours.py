@@ -3,13 +3,13 @@
 import re
 
 from batchfit.charts import STYLE
-from batchfit.palette import ACCENTS, COLOURS, FREE_IN_THE_DARK, INTERFACE
+from batchfit.palette import ACCENTS, COLOURS, FILLS, FREE_IN_THE_DARK, INTERFACE
 from batchfit.web.assets import packaged
 from batchfit.web.shelf import Shelf
 from batchfit.web.site import Site
 
 KNOWN = {
-    *COLOURS.values(),
+    *FILLS.values(),
     FREE_IN_THE_DARK,
     *(colour for pair in [*INTERFACE.values(), *ACCENTS.values()] for colour in pair),
 }

@@ -144,6 +144,17 @@ def test_memory_is_drawn_and_told_as_a_table(client: TestClient) -> None:
     assert "style" not in {name for each in root.all() for name in each.attributes}
 
 
+def test_activations_are_told_by_kind(client: TestClient) -> None:
+    plan = client.get(f"/en/plan.json?{ASKED}").json()["plans"][0]
+    assert sum(plan["activations"].values()) == plan["parts_bytes"]["activations"]
+    rows = page(client, ASKED).one("details", data_key="parts").all("tr", class_="within")
+    names = [row.one("th").text.strip() for row in rows]
+    assert {"attention", "MLP", "logits and loss"} <= set(names)
+    (row,) = csv.DictReader(io.StringIO(client.get(f"/en/plan.csv?{ASKED}&top=1").text))
+    assert {name: int(row[f"activations_{name}"]) for name in plan["activations"]} == plan["activations"]
+    assert "logits and loss" in client.get(f"/en/plan/memory.svg?{ASKED}").text
+
+
 def test_every_number_opens_to_how_it_comes_about(client: TestClient) -> None:
     plan = client.get(f"/en/plan.json?{ASKED}").json()["plans"][0]
     numbers = [each.text for each in page(client, ASKED).all("p", class_="worked-numbers")]
