@@ -44,6 +44,7 @@ def test_those_of_traces_are_understood() -> None:
     from batchfit.trace import assumptions, study
 
     said = [*assumptions._QUANTIZED.values(), *assumptions._LOSSES.values(), *assumptions._TRAINERS.values()]
+    said.append(assumptions._COMPILED)
     said += [text.format("a.b (3 blocks)") for text in (study._REFUSED, study._FOLDED)]
     assert [text for text in said if not isinstance(understood(text), Sentence)] == []
 

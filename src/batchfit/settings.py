@@ -32,6 +32,9 @@ CHECKPOINTING = ("none", "full", "selective")
 ATTENTION = ("flash", "sdpa", "eager")
 SHARDING = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
 QUANTIZE = ("nf4", "int8")
+#: What torch.compile is called on: nothing; each of the model's repeated blocks by itself, and its loss where that is a
+#: module; or the model as a whole.
+COMPILE = ("none", "block", "whole")
 
 #: Fields that count something: each at least 1.
 COUNTS = ("micro_batch", "accumulation_steps", "replicas", "nodes", "effective_batch", "seq_len", "lora_rank")

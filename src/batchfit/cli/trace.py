@@ -22,7 +22,7 @@ from batchfit.planning.result import kinds_as_data
 from batchfit.planning.traits import holding
 from batchfit.profile import MemoryProfile
 from batchfit.records import to_json
-from batchfit.settings import ATTENTION, CHECKPOINTING, QUANTIZE, TRACED_PRECISIONS
+from batchfit.settings import ATTENTION, CHECKPOINTING, COMPILE, QUANTIZE, TRACED_PRECISIONS
 from batchfit.sharding import NAMES as SHARDING
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ _ASKED = (
     "max_grad_norm",
     "ema",
     "flat_gradients",
+    "compile",
     "fold",
     "snapshot",
 )
@@ -58,6 +59,7 @@ _CATALOGUE: dict[str, object] = {
     "max_grad_norm": None,
     "ema": False,
     "flat_gradients": False,
+    "compile": "none",
     "fold": True,
     "snapshot": None,
 }
@@ -108,6 +110,8 @@ class TraceCommand(click.Command):
 @click.option("--ema", is_flag=True, help="Keep a moving average of the weights.")
 @click.option("--flat-gradients", is_flag=True,
               help="Frozen weights lie in a flat parameter of fsdp1 with adapters, and get gradients.")  # fmt: skip
+@click.option("--compile", type=click.Choice(COMPILE), default="none", show_default=True,
+              help="What torch.compile is called on: each repeated block, or the whole model.")  # fmt: skip
 @click.option("--sharding", type=click.Choice(SHARDING), default="none", show_default=True,
               help="What each data-parallel replica holds; fsdp is FSDP2.")  # fmt: skip
 @click.option("--replicas", type=click.IntRange(1), default=1, show_default=True, metavar="N",
@@ -270,6 +274,7 @@ def _traced(model: str, asked: dict[str, Any]) -> MemoryProfile:
             max_grad_norm=asked["max_grad_norm"],
             ema=asked["ema"],
             flat_gradients=asked["flat_gradients"],
+            compile=asked["compile"],
             folding=asked["fold"],
             micro_batches=(asked["micro_batch"],),
             on_timeline=watched.append if asked["snapshot"] else None,

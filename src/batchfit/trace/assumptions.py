@@ -23,6 +23,11 @@ _TRAINERS = {
     "trl": f"{_OPTIMIZER}; 16-bit weights train under autocast, SFTConfig's default",
 }
 
+_COMPILED = (
+    "torch.compile finds no graph breaks; its kernels are those of Inductor, and models of transformers run without a "
+    "cache of keys and values (use_cache=False)"
+)
+
 
 def assumed(settings: Settings) -> tuple[str, ...]:
     """The assumptions that go with these settings, a sentence each."""
@@ -30,5 +35,6 @@ def assumed(settings: Settings) -> tuple[str, ...]:
         _QUANTIZED.get(settings.quantize or ""),
         _LOSSES.get(settings.loss),
         _TRAINERS.get(settings.trainer),
+        _COMPILED if settings.compile != "none" else None,
     )
     return tuple(sentence for sentence in said if sentence is not None)

@@ -89,15 +89,31 @@ def _checkpointed(forward: Callable[..., Any], options: dict[str, Any]) -> Calla
     return recomputed
 
 
+def saving_policy(kind: str) -> Callable[[Any], bool] | None:
+    """A fresh policy for one pass over a block: told of each operator in turn, it says whether its result is kept. It
+    counts the matrix products to keep every second one. None where `kind` keeps nothing.
+    """
+    if kind != "selective":
+        return None
+    products = 0
+
+    def keeps(operator: Any) -> bool:
+        nonlocal products
+        if operator in _PRODUCTS:
+            products += 1
+            return products % 2 == 1
+        return operator in _KEPT
+
+    return keeps
+
+
 def _selective() -> Any:
-    """A fresh policy for each block and pass: it counts the matrix products to keep every second one."""
-    counts = {True: 0, False: 0}
+    """A fresh policy for each block, once as it runs and once as it is recomputed."""
+    passes = {True: saving_policy("selective"), False: saving_policy("selective")}
 
     def policy(context: Any, operator: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-        if operator in _PRODUCTS:
-            counts[context.is_recompute] += 1
-            if counts[context.is_recompute] % 2 == 0:
-                return CheckpointPolicy.PREFER_RECOMPUTE
-        return CheckpointPolicy.MUST_SAVE if operator in _KEPT else CheckpointPolicy.PREFER_RECOMPUTE
+        keeps = passes[context.is_recompute]
+        assert keeps is not None
+        return CheckpointPolicy.MUST_SAVE if keeps(operator) else CheckpointPolicy.PREFER_RECOMPUTE
 
     return create_selective_checkpoint_contexts(policy)

@@ -70,6 +70,8 @@ class Gpu:
         self.shown = torch.device(shown)
         self.is_cuda = self.shown.type == "cuda"
         self.device = MetaDevice(host=self.is_cuda)
+        #: Graphs of compiled modules, which modules that are alike share, of whatever copy of the model.
+        self.graphs: dict[Any, Any] = {}
 
     @contextmanager
     def pretending(self, strict: Callable[[], bool] = lambda: True) -> Iterator[None]:

@@ -18,6 +18,7 @@ from batchfit.trace.assumptions import assumed
 from batchfit.trace.blocks import Depths
 from batchfit.trace.build import twin
 from batchfit.trace.checkpointing import checkpoint_blocks
+from batchfit.trace.compiled import compile_model
 from batchfit.trace.errors import explained
 from batchfit.trace.flat import flatten_gradients
 from batchfit.trace.gpu import Gpu
@@ -200,7 +201,9 @@ def _as_trained(model: nn.Module, settings: Settings, gpu: Gpu, depths: Depths |
         copied = add_lora(copied, settings.lora)
     use_loss(copied, settings.loss)
     _use_attention(copied, settings.attention)
-    checkpoint_blocks(copied, settings.checkpointing)
+    if settings.compile == "none":
+        checkpoint_blocks(copied, settings.checkpointing)
+    compile_model(copied, settings.compile, settings.checkpointing, gpu.graphs)
     if settings.flat_gradients:
         flatten_gradients(copied)
     return copied

@@ -47,6 +47,7 @@ def trace(
     kbit: bool = False,
     trainer: str = "none",
     flat_gradients: bool = False,
+    compile: str = "none",  # noqa: A002
     seq_len: int | tuple[int, int] | None = None,
     image: tuple[int, int, int] | None = None,
     folding: bool = True,
@@ -71,7 +72,8 @@ def trace(
     `loss(model, batch)` is the loss; by a name ("full", "chunked", "fused") it is the one that the model computes
     itself, in this way. `lora` adds adapters, to base weights in few bits if `quantize` says so (prepared by PEFT's
     `prepare_model_for_kbit_training` with `kbit`). `flat_gradients` gives frozen weights the gradients they have in
-    FSDP1 where adapters are no units of their own. `trainer` runs the step of a real one. `progress` is told what runs
+    FSDP1 where adapters are no units of their own. `compile` is what torch.compile is called on: "block" (each repeated
+    block) or "whole". `trainer` runs the step of a real one. `progress` is told what runs
     and how much of it is done.
 
     Raises BadInput where a setting is not known, or where the model needs data that a trace does not have.
@@ -91,6 +93,7 @@ def trace(
         kbit=kbit,
         trainer=trainer,
         flat_gradients=flat_gradients,
+        compile=compile,
     )
     tell = progress or _silent
     with frozen_heap(), _one_thread():

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from batchfit.errors import BadInput
+from batchfit.settings import COMPILE
 from batchfit.trace.adapters import Lora
 from batchfit.trace.losses import LOSSES
 from batchfit.trace.optimizers import OptimizerFactory, find_optimizer
@@ -37,7 +38,9 @@ class Settings:
     norm (None: no clipping, or what a trainer does by itself); `set_to_none` as in `zero_grad`; `ema` keeps a moving
     average of the weights; `loss` says how a causal language model gets from its last hidden states to its loss;
     `quantize` keeps the base weights in few bits, and `kbit` prepares them by PEFT's `prepare_model_for_kbit_training`.
-    `flat_gradients` gives frozen weights a gradient where they share a unit of FSDP1 with trained ones.
+    `flat_gradients` gives frozen weights a gradient where they share a unit of FSDP1 with trained ones. `compile` says
+    what torch.compile is called on: "block" each of the model's repeated blocks, and its loss where that is a module;
+    "whole" the model.
     """
 
     precision: str = "bf16"
@@ -53,6 +56,7 @@ class Settings:
     kbit: bool = False
     trainer: str = "none"
     flat_gradients: bool = False
+    compile: str = "none"
 
     def __post_init__(self) -> None:
         if isinstance(self.optimizer, str):
@@ -79,6 +83,13 @@ class Settings:
                     "needs adapters to train (lora); you gave {given} alone",
                     given=repr(self.quantize),
                 )
+        _one_of("compile", self.compile, COMPILE)
+        if self.compile == "whole" and self.checkpointing != "none":
+            raise BadInput(
+                "compile",
+                "must be block with activation checkpointing, which is of blocks; you gave {given}",
+                given=repr(self.compile),
+            )
         _one_of("precision", self.precision, PRECISIONS)
         _one_of("checkpointing", self.checkpointing, CHECKPOINTING)
         _one_of("attention", self.attention, ATTENTION)
@@ -128,6 +139,7 @@ class Settings:
             "kbit": self.kbit,
             "trainer": self.trainer,
             **({"flat_gradients": True} if self.flat_gradients else {}),
+            **({"compile": self.compile} if self.compile != "none" else {}),
         }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -128,6 +128,11 @@ class Tracker(TorchDispatchMode):
         (PythonKernelHolder in torch/csrc/utils/python_dispatch.cpp), so it is the mode that has to call it.
         """
         self._kernels[operator] = kernel
+
+    @property
+    def kernels(self) -> Mapping[Any, Kernel]:
+        """The kernels that stand in, by operator."""
+        return self._kernels
 
     def _below(self, mode: type[TorchDispatchMode]) -> Callable[..., Any]:
         """What `mode`, one of selective checkpointing that is put above this one, does with an operation: it must
