@@ -39,8 +39,8 @@ KNOWN = (
         "weights train under autocast, SFTConfig's default"
     ),
     Sentence(
-        "torch.compile finds no graph breaks; its kernels are those of Inductor, and models of transformers run without a "
-        "cache of keys and values (use_cache=False)"
+        "torch.compile finds no graph breaks; its kernels are those of Inductor, and models of transformers run "
+        "without a cache of keys and values (use_cache=False)"
     ),
     Sentence("Measured points: one line for the whole step, with accumulation or without."),
     Sentence("What is constant is drawn as buffers: weights, gradients and states cannot be told apart."),

@@ -58,7 +58,8 @@ class Model(nn.Module):
         x = self.emb(input_ids)
         for layer in self.layers:
             x = layer(x)
-        return x.sum()
+        result: Tensor = x.sum()
+        return result
 
 
 def batch(size: int) -> dict[str, Tensor]:
@@ -110,7 +111,7 @@ def saved_on_cpu(checkpointing: str) -> Counter[int]:
     x = model.emb(batch(BATCH)["input_ids"])
     for block in compiled:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            x = block(x)
+            x = block(x)  # type: ignore[no-untyped-call]
     sizes = (t.untyped_storage().nbytes() for at, t in saved.items() if at not in weights)
     return Counter(size for size in sizes if size != RANDOM_STATE)
 
@@ -118,7 +119,7 @@ def saved_on_cpu(checkpointing: str) -> Counter[int]:
 def _checkpointed(block: nn.Module, kind: str) -> Any:
     if kind == "none":
         return block
-    options = {"context_fn": _selective} if kind == "selective" else {}
+    options: dict[str, Any] = {"context_fn": _selective} if kind == "selective" else {}
     return lambda x: checkpoint(block, x, use_reentrant=False, preserve_rng_state=False, **options)
 
 
