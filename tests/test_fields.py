@@ -7,6 +7,9 @@ import pytest
 from batchfit import BadInput
 from batchfit.calculators import load
 from batchfit.fields import Field
+from batchfit.languages import languages
+from batchfit.numbers import format_compact
+from batchfit.web.state import canonical, in_field
 from tests.everything import CALCULATOR as EVERYTHING
 
 BATCH = load("gradient-accumulation").field("micro_batch")
@@ -83,12 +86,66 @@ EVERY = {field.name: field for field in EVERYTHING.fields}
         ("7e9", "en", 7_000_000_000, "7,000,000,000"),
         ("٧B", "ar", 7_000_000_000, "7,000,000,000"),
         ("8030261248", "fr", 8_030_261_248, "8\u202f030\u202f261\u202f248"),
+        ("70億", "ja", 7_000_000_000, "7,000,000,000"),
+        ("4.1億", "ja", 410_000_000, "410,000,000"),
+        ("４．１億", "zh-Hant", 410_000_000, "410,000,000"),
+        ("500萬", "zh-Hant", 5_000_000, "5,000,000"),
+        ("80.3 亿", "zh-Hans", 8_030_000_000, "8,030,000,000"),
+        ("1.5 万亿", "zh-Hans", 1_500_000_000_000, "1,500,000,000,000"),
+        ("70억", "ko", 7_000_000_000, "7,000,000,000"),
+        ("50만", "ko", 500_000, "500,000"),
+        ("5천", "ko", 5_000, "5,000"),
+        ("8,03 Milliarden", "de", 8_030_000_000, "8.030.000.000"),
+        ("7 mil millones", "es", 7_000_000_000, "7.000.000.000"),
+        ("70 mil", "pt-BR", 70_000, "70.000"),
+        ("8,03 bi", "pt-BR", 8_030_000_000, "8.030.000.000"),
+        ("1,5 Md", "fr", 1_500_000_000, "1\u202f500\u202f000\u202f000"),
+        ("7 مليار", "ar", 7_000_000_000, "7,000,000,000"),
+        ("7 billion", "en", 7_000_000_000, "7,000,000,000"),
+        ("1 Billion", "de", 1_000_000_000_000, "1.000.000.000.000"),
+        ("7B", "es", 7_000_000_000, "7.000.000.000"),
         ("1000", "en", 1000, ""),
     ],
 )
 def test_a_count_may_be_shortened_and_is_spelled_out(typed: str, lang: str, value: int, spelled: str) -> None:
     reading = EVERY["parameters"].read(typed, lang)
     assert (reading.value, reading.spelled) == (value, spelled)
+
+
+@pytest.mark.parametrize(
+    ("lang", "typed"), [("en", "70億"), ("de", "70억"), ("ja", "5천"), ("fr", "7 Mrd X")]
+)
+def test_words_of_another_language_are_refused(lang: str, typed: str) -> None:
+    with pytest.raises(BadInput):
+        EVERY["parameters"].read(typed, lang)
+
+
+@pytest.mark.parametrize(
+    ("typed", "lang", "address", "shown"),
+    [
+        ("4.1億", "ja", "4.1e8", "4.1億"),
+        ("41萬", "zh-Hant", "41e4", "41萬"),
+        ("2.125억", "ko", "2.1250e8", "2.125억"),
+        ("7 Mrd.", "de", "7B", "7B"),
+        ("2조", "ko", "2T", "2T"),
+    ],
+)
+def test_an_address_says_it_for_every_language(typed: str, lang: str, address: str, shown: str) -> None:
+    field = replace(EVERY["parameters"], maximum=10**13)
+    reading = field.read(typed, lang)
+    assert canonical(field, reading) == address
+    assert in_field(field, reading, lang) == shown
+    for other in languages():
+        assert field.read(address, other).value == reading.value
+
+
+@pytest.mark.parametrize("lang", languages())
+def test_what_is_written_short_reads_back(lang: str) -> None:
+    """Every language's own short form, but Spain's: its "B" is a million millions, and 7B the name of a size."""
+    field = replace(EVERY["parameters"], maximum=10**16)
+    for value in (10**6, 8_030_000_000, 410_000_000, 15 * 10**12):
+        if (lang, value) != ("es", 15 * 10**12):
+            assert field.read(format_compact(value, lang), lang).value == value
 
 
 @pytest.mark.parametrize("typed", ["1.23456789K", "7X", "B", "7BB", "20T", "7 B B"])

@@ -70,7 +70,7 @@ class Field:
     units      for bytes and seconds: the units offered beside the field
     counted    the number with its unit in a sentence, for one and for many: ("{n} sample", "{n} samples");
                catalogues hold as many forms as their language has
-    suffixes   whether K, M, B and T may follow the number: 7B
+    suffixes   whether K, M, B and T may follow the number, and what a language has for such: 7B, 70億
     empty      the number that formulas get where the field is left empty; `None` where it must be filled
     choices    what can be chosen; of "choices", at least `minimum` of them
     binds      the numbers that a choice gives to formulas. Of "choices", those of a value not chosen are 0
@@ -137,7 +137,7 @@ class Field:
             if self.empty is not None:
                 return Reading(None, Decimal(0), self.unit, False, "")
             raise BadInput(self.name, "Enter a value to see results")
-        number, unit = self._split(text, unit or self.unit)
+        number, unit = self._split(text, unit or self.unit, lang)
         try:
             read = read_number(number, lang)
         except BadInput:
@@ -179,10 +179,10 @@ class Field:
             return {self.name: self.empty}
         return {self.name: value}
 
-    def _split(self, text: str, unit: str) -> tuple[str, str]:
+    def _split(self, text: str, unit: str, lang: str) -> tuple[str, str]:
         if self.kind == "bytes":
             return split_unit(text, unit)
-        number, scale = split_scale(text, self.scales)
+        number, scale = split_scale(text, self.scales, lang)
         return number, scale or unit
 
     def _read_choice(self, text: str) -> Reading:

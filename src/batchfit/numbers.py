@@ -324,6 +324,9 @@ _ENGLISH_MAGNITUDES = tuple(
 )
 
 
+_ENGLISH_POWERS = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+
+
 @lru_cache(maxsize=64)
 def magnitudes(locale: str) -> tuple[Magnitude, ...]:
     """How a language shortens millions and more, the smallest first."""
@@ -337,6 +340,24 @@ def magnitudes(locale: str) -> tuple[Magnitude, ...]:
         Magnitude(power, power - pattern.int_prec[0] + 1, pattern.suffix[0].replace("'", ""))
         for power, pattern in by_power
     )
+
+
+@lru_cache(maxsize=64)
+def powers(locale: str) -> dict[str, int]:
+    """The words that stand behind a number for a power of ten in a language, in lower case and without a full stop:
+    {"mio": 6, "millionen": 6, ...}, {"万": 4, "億": 8, ...}. They are those of CLDR's compact forms, short and long."""
+    if locale == "en":
+        return _ENGLISH_POWERS
+    from babel import Locale
+
+    found = {}
+    for style in Locale.parse(locale, sep="-").compact_decimal_formats.values():
+        for patterns in style.values():
+            for number, pattern in patterns.items():
+                word = " ".join(pattern.suffix[0].replace("'", "").replace(".", "").lower().split())
+                if word and not pattern.prefix[0]:
+                    found[word] = len(number) - pattern.int_prec[0]
+    return found
 
 
 def format_compact(value: int | float, locale: str = "en") -> str:

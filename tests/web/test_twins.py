@@ -20,7 +20,7 @@ from batchfit.units import UNITS
 from batchfit.web.instrument import Instrument
 from batchfit.web.shelf import Shelf
 from batchfit.web.site import _formula_modules
-from batchfit.web.state import canonical, read_state
+from batchfit.web.state import canonical, in_field, read_state
 from batchfit.wording import all_in_words, chosen, complaint, fitting_unit, in_words
 from tests.emit.node import Thrown, evaluate, node
 from tests.everything import CALCULATOR as EVERYTHING
@@ -123,6 +123,32 @@ CHOSEN = [
         ",",
         "K",
     ],
+    *[
+        "4.1億",
+        "41000万",
+        "４．１亿",
+        "1 万亿",
+        "3천",
+        "7억",
+        "2조",
+        "3e4",
+        "2.125億",
+        "億",
+        "7B億",
+        "8,03 Mio",
+        "3 萬",
+    ],
+    *[
+        "7 mil millones",
+        "7\u00a0mil\u202fM",
+        "2 milho\u0303es",
+        "1,5 Md",
+        "15 Bn",
+        "3 bi",
+        "2 milliards.",
+        "٧ مليار",
+        "٥ آلاف",
+    ],
 ]
 
 
@@ -161,6 +187,7 @@ def test_a_field_is_read_alike(calculator: Calculator, lang: str) -> None:
         if not isinstance(answer, Thrown)
     ]
     addresses = iter(evaluate(node().folder / "fields.js", "canonical", readings))
+    shown = iter(evaluate(node().folder / "fields.js", "inField", readings))
     for (each, text, unit), answer in zip(cases, answers, strict=True):
         reading = read(each, text, lang, unit)
         if isinstance(reading, BadInput):
@@ -180,6 +207,7 @@ def test_a_field_is_read_alike(calculator: Calculator, lang: str) -> None:
                 "spelled": reading.spelled,
             }, text
             assert next(addresses) == canonical(each, reading)
+            assert next(shown) == in_field(each, reading, lang)
 
 
 def read(each: Field, text: str, lang: str, unit: str) -> Reading | BadInput:

@@ -11,7 +11,9 @@ from batchfit.errors import BadInput
 from batchfit.samples import ANY, Samples
 from batchfit.sentences import Sentence
 
-_MULTIPLES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+#: What may stand behind the number of a batch.
+MULTIPLES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_FACTORS = {"": 1} | {name.lower(): factor for name, factor in MULTIPLES.items()}
 
 #: The largest effective batch planned for, in samples: far above published runs (some 10^6 images), and few
 #: enough micro-batches to try them all.
@@ -81,9 +83,9 @@ def _amount(batch: int | str) -> tuple[int, bool]:
     found = re.fullmatch(
         r"(\d+(?:\.\d+)?)\s*([kmgb]i?|)[\s-]*(tokens?|tok|samples?|sequences?|images?|clips?|)", text
     )
-    if not found or found[2] not in _MULTIPLES:
+    if not found or found[2] not in _FACTORS:
         raise wrong
-    amount = Decimal(found[1]) * _MULTIPLES[found[2]]
+    amount = Decimal(found[1]) * _FACTORS[found[2]]
     if amount != amount.to_integral_value() or amount < 1:
         raise wrong
     return int(amount), found[3].startswith("tok")

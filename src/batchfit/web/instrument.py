@@ -21,7 +21,7 @@ from batchfit.languages import Catalogue, catalogue
 from batchfit.numbers import format_compact, magnitudes, percent_sign
 from batchfit.pictures import Picture
 from batchfit.presets import Entry, Preset
-from batchfit.scales import spellings
+from batchfit.scales import spellings, written
 from batchfit.units import UNITS
 from batchfit.web import section_views
 from batchfit.web.drawing import draw
@@ -353,7 +353,13 @@ class Instrument:
             "wrong": _message(each, "{typed}", self.lang),
         }
         if each.scales:
-            found |= {"scales": each.scales, "spellings": spellings(each.scales), "suffixes": each.suffixes}
+            found |= {
+                "scales": each.scales,
+                "spellings": spellings(each.scales, self.lang),
+                "suffixes": each.suffixes,
+            }
+        if each.suffixes:
+            found["written"] = {name: written(name, self.lang) for name in each.scales if not name.isalpha()}
         if each.units:
             found["units"] = each.units
         if each.empty is not None:

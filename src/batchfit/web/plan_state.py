@@ -20,9 +20,10 @@ from batchfit.gpus import find_gpu
 from batchfit.models import Variant
 from batchfit.numbers import decimal_text, read_number
 from batchfit.planning import TOP
-from batchfit.planning.target import parse_target
+from batchfit.planning.target import MULTIPLES, parse_target
 from batchfit.profile import MemoryProfile
 from batchfit.samples import ANY, Samples, samples_of
+from batchfit.scales import COUNTS, scaled, split_scale
 from batchfit.web.model_catalogue import USUAL_GPU, ModelCatalogue
 from batchfit.web.plan_own import Own, measured, read_own
 from batchfit.web.plan_points import FIELDS, Measured, parse_points, points_of
@@ -342,7 +343,7 @@ def _counts(text: str, lang: str) -> list[int]:
 
 
 _AMOUNT = re.compile(
-    r"(.*?)\s*([kmgb]i?|)[\s-]*(tokens?|tok|samples?|sequences?|images?|clips?|)", flags=re.IGNORECASE
+    r"(.*?)\s*([kmgb]i|)[\s-]*(tokens?|tok|samples?|sequences?|images?|clips?|)", flags=re.IGNORECASE
 )
 
 
@@ -350,8 +351,14 @@ def _batch(text: str, unit: str, lang: str) -> str:
     """The batch as the command has it: "256", "4M-tokens". `unit` is the one chosen beside the field."""
     found = _AMOUNT.fullmatch(text)
     number, multiple, typed_unit = found.groups() if found else (text, "", "")
+    number, scale = split_scale(number, COUNTS, lang)
     try:
-        amount = decimal_text(read_number(number, lang).value) + multiple
+        value = read_number(number, lang).value
+        if scale in MULTIPLES:
+            multiple = scale
+        elif scale:
+            value = scaled(value, COUNTS[scale])
+        amount = decimal_text(value) + multiple
     except BadInput:
         amount = text  # which the planner complains of, with what is allowed
     batch = amount + ("-tokens" if (typed_unit or unit).lower().startswith("tok") else "")

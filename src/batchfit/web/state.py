@@ -17,6 +17,7 @@ from batchfit.fields import Field, Reading
 from batchfit.languages import catalogue
 from batchfit.numbers import decimal_text
 from batchfit.presets import Entry
+from batchfit.scales import written
 
 #: Enough for every field filled to the brim; what is longer was not made by our pages.
 LONGEST_QUERY = 2048
@@ -209,9 +210,11 @@ def _read_field(state: State, each: Field, given: Mapping[str, str]) -> None:
         state.notes[name] = reading.spelled
     elif reading.ambiguous and text.strip() not in (reading.echo, canonical(each, reading)):
         state.notes[name] = reading.echo
-    state.typed[name] = in_field(each, reading)
+    state.typed[name] = in_field(each, reading, state.lang)
 
 
-def in_field(of: Field, reading: Reading) -> str:
+def in_field(of: Field, reading: Reading, lang: str) -> str:
     """A value as it stands in its field: with its unit, where none is chosen beside it."""
-    return reading.echo if of.units or reading.unit == of.unit else reading.echo + reading.unit
+    if of.units or reading.unit == of.unit:
+        return reading.echo
+    return reading.echo + (written(reading.unit, lang) if reading.unit in of.scales else reading.unit)

@@ -67,10 +67,10 @@ function isWhole(text) {
   return power >= 0 || BigInt(digits) % 10n ** BigInt(-power) === 0n;
 }
 
-/** The number's text and its scale: "7B" is ["7", "B"]; a bare number has the one chosen beside it. */
+/** The number's text and its scale: "7B" is ["7", "B"], "4.1億" ["4.1", "e8"]; a bare number has the one chosen beside it. */
 function splitScale(text, chosen, spellings) {
-  const found = /^\s*(.*?)\s*(\p{L}+|[%٪％﹪])\.?\s*$/su.exec(text);
-  const scale = found && spellings[found[2].toLowerCase()];
+  const found = /^\s*(.*?)\s*(\p{L}+(?:\s\p{L}+)*|[%٪％﹪])\.?\s*$/su.exec(text.normalize("NFC"));
+  const scale = found && spellings[found[2].toLowerCase().replace(/\s/g, " ")];
   return scale ? [found[1], scale] : [text.trim(), chosen];
 }
 
@@ -97,5 +97,5 @@ export function canonical(field, reading) {
 
 /** A value as it stands in its field: with its unit, where none is chosen beside it. */
 export function inField(field, reading) {
-  return reading.echo + (field.units || reading.unit === field.unit ? "" : reading.unit);
+  return reading.echo + (field.units || reading.unit === field.unit ? "" : field.written?.[reading.unit] ?? reading.unit);
 }
