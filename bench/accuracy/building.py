@@ -12,7 +12,7 @@ from torch import nn
 from batchfit.trace import Lora, Training
 from batchfit.trace.adapters import add_lora
 from batchfit.trace.quantize import Linear4bit, prepare_for_training, quantize
-from bench.accuracy import flash
+from bench.accuracy import flash, litgpt_model
 from bench.accuracy.frozen_units import hold_inputs_of_frozen_units
 from bench.accuracy.plain_models import PLAIN
 
@@ -26,12 +26,15 @@ def training(asked: Mapping[str, Any]) -> Training:
     if checkpoints_itself(asked):
         _checkpoint_reentrant(model)
     if asked.get("quantize"):
-        quantize(model, asked["quantize"])
+        if asked.get("quantized_from") == "fp16":
+            _quantize_from_float16(model, asked["quantize"])
+        else:
+            quantize(model, asked["quantize"])
         if asked.get("holds_inputs"):
             _hold_inputs(model)
     if asked.get("kbit"):
         model = prepare_for_training(model, checkpointing=False)
-    if adapters:
+    if adapters and "own" not in adapters:
         model = _adapted(model, adapters)
     if checkpoints_itself(asked) and asked.get("frozen_units"):
         hold_inputs_of_frozen_units(model)
@@ -44,6 +47,8 @@ def _model(asked: Mapping[str, Any]) -> nn.Module:
     config = dict(asked["config"])
     kind = config["model_type"]
     if kind in PLAIN:
+        # Adapters of a library that writes models itself are its own, too.
+        config["lora"] = asked.get("adapters", {}).get("own")
         with torch.device("meta"):
             return PLAIN[kind](config, asked["seq_len"]).to(DTYPES[asked["weights"]])
     import transformers
@@ -103,6 +108,17 @@ def _checkpoint_reentrant(model: nn.Module) -> None:
     enable({"use_reentrant": True})
     require: Any = model.enable_input_require_grads
     require()
+
+
+def _quantize_from_float16(model: nn.Module, scheme: str) -> None:
+    """Quantises every linear layer, the output layer too, as Lightning does: from float16, to which the layers bring
+    their weights back before they cast them to what they compute in (`BitsandbytesPrecision`, `_Linear4bit.quantize`).
+    """
+    for path, layer in list(model.named_modules()):
+        if isinstance(layer, nn.Linear):
+            made = Linear4bit(layer, nested=scheme == "nf4-double")
+            made.quantized_dtype = torch.float16
+            model.set_submodule(path, made)
 
 
 def _hold_inputs(model: nn.Module) -> None:
@@ -186,4 +202,21 @@ def _mean_of_logits(model: nn.Module, batch: Any) -> Any:
 _named: dict[str, Any] = {}
 
 
-LOSSES: dict[str, Callable[[nn.Module, Any], Any]] = {"model": _of_model, "mean of logits": _mean_of_logits}
+def _litgpt(model: nn.Module, batch: Any) -> dict[str, Any]:
+    """litgpt's loop: the logits are a variable, there until the end of backward."""
+    logits = model(batch["input_ids"])
+    return {"loss": litgpt_model.loss(logits, batch["labels"]), "logits": logits}
+
+
+def _litgpt_again(model: nn.Module, batch: Any) -> dict[str, Any]:
+    """The same where samples as long came just before: their logits are there until the variable has others."""
+    _named["logits"] = model(batch["input_ids"])
+    return {"loss": litgpt_model.loss(_named["logits"], batch["labels"])}
+
+
+LOSSES: dict[str, Callable[[nn.Module, Any], Any]] = {
+    "model": _of_model,
+    "mean of logits": _mean_of_logits,
+    "litgpt": _litgpt,
+    "litgpt again": _litgpt_again,
+}

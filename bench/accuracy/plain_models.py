@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bench.accuracy.bert import Bert
+from bench.accuracy.litgpt_model import LitGpt
 
 
 class Llama(nn.Module):
@@ -167,4 +168,5 @@ PLAIN: dict[str, Callable[[Mapping[str, Any], int], nn.Module]] = {
     "torchtitan-llama": Llama,
     "llmfoundry-mpt": Mpt,
     "bert-of-its-time": Bert,
+    "litgpt": LitGpt,
 }

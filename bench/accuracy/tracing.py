@@ -94,7 +94,15 @@ def _keep(trace: Wanted, answer: dict[str, Any]) -> None:
 _digest: list[str] = []
 
 #: Modules beside this one that decide a trace.
-_DECIDE = ("bert.py", "building.py", "flash.py", "frozen_units.py", "plain_models.py", "worker.py")
+_DECIDE = (
+    "bert.py",
+    "building.py",
+    "flash.py",
+    "frozen_units.py",
+    "litgpt_model.py",
+    "plain_models.py",
+    "worker.py",
+)
 
 
 def _sources() -> str:

@@ -1,6 +1,9 @@
-"""Answer.AI's notebook nbs/00-profile_lora_qlora.ipynb: what is allocated after forward and after backward of a Llama
-of one billion parameters. Outputs, key and value caches included, are kept by their name; weights and adapters are
-bf16. It is of January 2024, when bitsandbytes was at 0.42.
+"""Answer.AI's notebooks nbs/00-profile_lora_qlora.ipynb and its twin with HQQ: what is allocated after forward and
+after backward of a Llama of one billion parameters.
+
+Outputs, key and value caches included, are kept by their name; weights and adapters are bf16. They are of January and
+February 2024, when bitsandbytes was at 0.42: between them Llama's attention began to be given a mask, of which each
+layer keeps a copy, and copies of queries, keys and values beside those that the cache keeps.
 """
 
 from __future__ import annotations
@@ -52,5 +55,6 @@ def question(row: Row) -> Question:
         group=moment.replace("_", " "),
         measure=moment,
         micro_batch=needed(row, "micro_batch"),
+        era="transformers-4.38" if "hqq" in row["source"] else "transformers-4.36",
         assumptions=("logits are float32, as transformers returned them until 4.45",),
     )

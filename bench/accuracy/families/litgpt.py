@@ -1,20 +1,50 @@
-"""litgpt's resource tables and config hub: weights, adapters, gradients and states in bf16, logits in pieces.
+"""litgpt's resource tables and config hub: weights, adapters, gradients and states in bf16, by its own model.
 
-Facts about the runs: Lightning-AI/litgpt, tutorials/resource-tables.md, config_hub and `litgpt/lora.py`. Samples are
-padded to their own longest; the longest of all sets the peak, so rows with a length truncated far below it are exact
-and others nearly. Under FSDP gradients are reduced in the last micro-batch alone (`no_backward_sync`).
+Facts about the runs: Lightning-AI/litgpt, tutorials/resource-tables.md (October 2023), config_hub (2024), `config.py`,
+`finetune/{lora,full}.py`; see `bench.accuracy.litgpt_model`. Samples are padded to the longest of their batch. The
+tables' runs take the longest sample of all in the first iteration and are as long again only by chance; those of the
+config hub cut samples to a length that many have, so that a batch as long may have come just before. Under FSDP
+gradients are reduced in the last micro-batch alone (`no_backward_sync`).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from batchfit.sharding import FSDP1
-from bench.accuracy.families.configs import decoder, llama, needed
+from bench.accuracy.families.configs import decoder, needed
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import Row
 
 FAMILIES = ("litgpt resource tables", "litgpt config hub")
+
+#: What litgpt's configs set by the beginning of a model's name, in the words of LitGpt.
+_LLAMA = {"norm": "rms", "mlp": "gated", "bias": False, "head_bias": False, "rotary": 1.0}
+_NEOX = {"norm": "layer", "mlp": "plain", "bias": True, "head_bias": False, "parallel": True}
+_GEMMA = {**_LLAMA, "mlp": "gelu-gated", "unit_offset": True, "scaled_embeddings": True, "head_dim": 256}
+_KINDS: dict[str, dict[str, Any]] = {
+    "phi-3": _LLAMA,
+    "phi": {**_NEOX, "head_bias": True, "shared_norm": True, "rotary": 0.5},
+    "stablelm": {**_NEOX, "rotary": 0.25},
+    "pythia": {**_NEOX, "rotary": 0.25},
+    "falcon 40": {**_NEOX, "bias": False, "rotary": 1.0},
+    "falcon": {**_NEOX, "bias": False, "rotary": 1.0, "shared_norm": True},
+    "gemma2": {
+        **_GEMMA,
+        "post_norms": True,
+        "attention_softcap": 50.0,
+        "logit_softcap": 30.0,
+        "window": 4096,
+        "window_every": 2,
+    },
+    "gemma": _GEMMA,
+    "codellama": _LLAMA,
+    "llama": _LLAMA,
+    "mistral": _LLAMA,
+    "tiny": _LLAMA,
+}
+_PARTS = ("query", "key", "value", "projection", "mlp", "head")
 
 
 def question(row: Row) -> Question:
@@ -25,23 +55,26 @@ def question(row: Row) -> Question:
         raise CannotExpress(
             "the figure is below weights, gradients and optimizer state, so settings must be others"
         )
-    config = _config(row)
+    capped = row.family.endswith("config hub")
     trace: dict[str, Any] = {
-        "config": config,
+        "config": _config(row),
         "seq_len": needed(row, "seq_len"),
         "weights": "bf16",
-        "attention": "flash",
-        "loss": "chunked",
+        "step": "litgpt again" if capped else "litgpt",
         "checkpointing": "none" if row["act_ckpt"] == "none" else "full",
     }
     if row["peft"] != "none":
-        trace["adapters"] = {"lora": _lora(row, config), "dtype": "bf16"}
+        trace["adapters"] = {"own": _lora(row, recent=capped)}
     if row["peft"] == "qlora":
         trace["quantize"] = "nf4-double" if "nf4-dq" in row["peft_details"] else "nf4"
+        trace["quantized_from"] = "fp16"
         trace["holds_inputs"] = True  # bitsandbytes was pinned below 0.43
     replicas = row.number("n_gpus") or 1
+    assumptions = ["a model written after litgpt's of that time"]
     if replicas > 1 and row["peft"] != "none":
         trace["flat_gradients"] = True  # Lightning wraps blocks, adapters and all, with use_orig_params
+    if replicas > 1 and not capped:
+        assumptions.append("the micro-batches after the longest are as long")
     return Question(
         trace=trace,
         group="one GPU" if replicas == 1 else "FSDP",
@@ -51,37 +84,24 @@ def question(row: Row) -> Question:
         sharding=FSDP1(gradient_sync=False) if replicas > 1 else None,
         replicas=replicas,
         gpu="a100-40gb" if row["gpu"].startswith("A100") else "a10g",
-        assumptions=("transformers' model of the same sizes in the place of litgpt's",),
+        assumptions=tuple(assumptions),
     )
 
 
 def _config(row: Row) -> dict[str, Any]:
-    model = row["model"]
-    if model.startswith("phi"):
-        return decoder(
-            row, "phi", "PhiForCausalLM", partial_rotary_factor=0.5, hidden_act="gelu_pytorch_tanh"
-        )
-    if model.startswith("StableLM"):
-        return decoder(row, "gpt_neox", "GPTNeoXForCausalLM", rotary_pct=0.25, use_parallel_residual=True)
-    if model.startswith("Falcon"):
-        return {
-            "model_type": "falcon",
-            "architectures": ["FalconForCausalLM"],
-            "hidden_size": needed(row, "hidden"),
-            "num_hidden_layers": needed(row, "layers"),
-            "num_attention_heads": needed(row, "heads"),
-            "num_kv_heads": needed(row, "kv_heads"),
-            "vocab_size": needed(row, "vocab"),
-            "new_decoder_architecture": True,
-        }
-    return llama(row)
+    name = row["model"].lower()
+    kind = next((kind for start, kind in _KINDS.items() if name.startswith(start)), None)
+    if kind is None:
+        raise CannotExpress("a model whose structure this adapter does not know")
+    return decoder(row, "litgpt", "", **kind)
 
 
-def _lora(row: Row, config: dict[str, Any]) -> dict[str, Any]:
+def _lora(row: Row, *, recent: bool) -> dict[str, Any]:
     details = row["peft_details"]
-    rank = 32 if "r=32" in details else 8
-    fused = "query_key_value"
-    targets = [fused] if config["model_type"] in ("gpt_neox", "falcon") else ["q_proj", "v_proj"]
-    if "projection" in details:
-        targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"]
-    return {"rank": rank, "targets": targets, "alpha": 16, "dropout": 0.05}
+    rank = re.search(r"\br=(\d+)", details)
+    return {
+        "rank": int(rank[1]) if rank else 8,
+        "parts": [part for part in _PARTS if part in details] or ["query", "value"],
+        "dropout": 0.1 if row["model"].lower().startswith("gemma") else 0.05,
+        "padded_in_place": recent,
+    }

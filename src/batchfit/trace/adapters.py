@@ -66,28 +66,25 @@ def add_lora(model: nn.Module, lora: Lora) -> nn.Module:
         _check_names(field, model, names)
     _check_apart(lora)
     whole = _trained_whole(model, lora.train)
-    excluded: dict[str, Any] = {"exclude_modules": whole} if whole else {}
+    # What is not asked for is not named: each came with a later PEFT.
+    later: dict[str, Any] = {"exclude_modules": whole} if whole else {}
+    later |= {name: True for name, asked in (("use_rslora", lora.rslora), ("use_dora", lora.dora)) if asked}
     config = peft.LoraConfig(
         r=lora.rank,
         target_modules=_targets(lora),
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
         bias=lora.bias,  # type: ignore[arg-type]
-        use_rslora=lora.rslora,
-        use_dora=lora.dora,
         modules_to_save=list(lora.train) or None,
         task_type=_task(model),
-        **excluded,
+        **later,
     )
-    if any(isinstance(module, QuantizedLinear) for module in model.modules()):
-        from batchfit.trace.qlora import QuantizedLora
-
-        config._register_custom_module({QuantizedLinear: QuantizedLora})
+    quantized = any(isinstance(module, QuantizedLinear) for module in model.modules())
     try:
         with torch.device("meta"), warnings.catch_warnings():
             # PEFT reads attributes that transformers has renamed since.
             warnings.simplefilter("ignore", FutureWarning)
-            return peft.get_peft_model(model, config)
+            adapted: nn.Module = peft.get_peft_model(model, config)
     except ValueError as error:
         if lora.targets is None:
             raise BadInput(
@@ -97,6 +94,11 @@ def add_lora(model: nn.Module, lora: Lora) -> nn.Module:
                 layers=", ".join(_layer_names(model)),
             ) from error
         raise
+    if quantized:
+        from batchfit.trace.qlora import as_over_bitsandbytes
+
+        as_over_bitsandbytes(adapted)
+    return adapted
 
 
 def _targets(lora: Lora) -> str | list[str] | None:

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import torch
 from peft.tuners.lora.layer import Linear
-from torch import Tensor
+from torch import Tensor, nn
 
-from batchfit.trace.quantize import Linear4bit
+from batchfit.trace.quantize import Linear4bit, QuantizedLinear
 
 
 class QuantizedLora(Linear):
@@ -42,3 +42,10 @@ class QuantizedLora(Linear):
                 update = self.lora_B[name](self.lora_A[name](self.lora_dropout[name](x))) * self.scaling[name]
                 result = result + (update.to(dtype) if converts else update)
         return result
+
+
+def as_over_bitsandbytes(model: nn.Module) -> None:
+    """Makes the adapters over quantised layers in `model`, which PEFT took for plain ones, do as over bitsandbytes'."""
+    for module in model.modules():
+        if type(module) is Linear and isinstance(module.base_layer, QuantizedLinear):
+            module.__class__ = QuantizedLora

@@ -63,6 +63,8 @@ class Linear4bit(QuantizedLinear):
         count, device = self.weight.numel(), cast(Tensor, layer.weight).device
         blocks = -(-count // NF4_BLOCK)
         self.nested = nested
+        #: The type that the weight was quantised from, in which it comes back before it is cast to the input's.
+        self.quantized_dtype = self.compute_dtype
         self.weight = nn.Parameter(
             torch.empty(-(-count // 2), 1, dtype=torch.uint8, device=device), requires_grad=False
         )
@@ -81,7 +83,7 @@ class Linear4bit(QuantizedLinear):
         absmax = cast(Tensor, self.absmax)
         if self.nested:  # first the absmax: it is there while the weight is made
             absmax = torch.empty_like(absmax, dtype=torch.float32).add_(cast(Tensor, self.offset))
-        return absmax.new_empty(self.out_features, self.in_features, dtype=self.compute_dtype)
+        return absmax.new_empty(self.out_features, self.in_features, dtype=self.quantized_dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         bias = None if self.bias is None else self.bias.to(self.compute_dtype)
