@@ -16,6 +16,7 @@ from bench.accuracy.families import (
     litgpt,
     llmfoundry,
     nvidia_dle,
+    ms_swift,
     peft_methods,
     qwen,
     torchtitan,
@@ -36,6 +37,7 @@ ADAPTERS = (
     fsdp_qlora_runs,
     qwen,
     nvidia_dle,
+    ms_swift,
 )
 
 _BY_FAMILY: dict[str, Callable[[Row], Question]] = {
