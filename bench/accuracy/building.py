@@ -39,7 +39,7 @@ def training(asked: Mapping[str, Any]) -> Training:
     if checkpoints_itself(asked) and asked.get("frozen_units"):
         hold_inputs_of_frozen_units(model)
     _as_given(model)
-    return Training(model, _batches(model, asked), LOSSES[asked.get("step", "model")])
+    return Training(model, _batches(asked), LOSSES[asked.get("step", "model")])
 
 
 def _model(asked: Mapping[str, Any]) -> nn.Module:
@@ -167,10 +167,10 @@ def _adapted(model: nn.Module, asked: Mapping[str, Any]) -> nn.Module:
     return model
 
 
-def _batches(model: nn.Module, asked: Mapping[str, Any]) -> Callable[[int], dict[str, torch.Tensor]]:
-    length, per_sample = asked["seq_len"], asked.get("labels", "token")
+def _batches(asked: Mapping[str, Any]) -> Callable[..., dict[str, torch.Tensor]]:
+    per_sample = asked.get("labels", "token")
 
-    def batch(micro_batch: int) -> dict[str, torch.Tensor]:
+    def batch(micro_batch: int, length: int = asked["seq_len"]) -> dict[str, torch.Tensor]:
         ids = torch.ones(micro_batch, length, dtype=torch.long)
         made = {"input_ids": ids}
         if per_sample == "token":

@@ -14,9 +14,21 @@ from batchfit.sharding import Sharding
 #: steady           what is allocated between steps
 #: after_forward    what is allocated when the first forward has ended, its output alive; after_backward likewise
 #: reserved         a highest `torch.cuda.memory_reserved`, against the interval from allocated to reserved
+#: reserved_in_some_order  the same over samples of several lengths, against the lowest and the highest of orders drawn
+#:                  by chance (`bench.accuracy.orders`)
 #: device           a whole device's memory, against that interval and what the process holds beside the allocator
 #: fits, oom        whether the run is judged to fit the card
-MEASURES = ("allocated", "steady", "after_forward", "after_backward", "reserved", "device", "fits", "oom")
+MEASURES = (
+    "allocated",
+    "steady",
+    "after_forward",
+    "after_backward",
+    "reserved",
+    "reserved_in_some_order",
+    "device",
+    "fits",
+    "oom",
+)
 
 
 class CannotExpress(Exception):

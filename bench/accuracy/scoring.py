@@ -87,6 +87,9 @@ def predicted(question: Question, answer: Mapping[str, Any]) -> tuple[int, int]:
     if "moments" in answer:
         at = answer["moments"][str(question.micro_batch)][question.measure]
         return at, at
+    if "orders" in answer:
+        reserved_in = answer["orders"][str(question.micro_batch)]
+        return reserved_in[0], reserved_in[-1]
     profile = profile_of(question, answer)
     peak = profile.peak(question.micro_batch, question.accumulation_steps)
     if question.measure == "steady":

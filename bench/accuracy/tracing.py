@@ -93,15 +93,9 @@ def _keep(trace: Wanted, answer: dict[str, Any]) -> None:
 
 _digest: list[str] = []
 
-#: Modules beside this one that decide a trace.
-_DECIDE = (
-    "bert.py",
-    "building.py",
-    "flash.py",
-    "frozen_units.py",
-    "litgpt_model.py",
-    "plain_models.py",
-    "worker.py",
+#: Modules beside this one that only ask or tell. All others decide a trace.
+_ASK_OR_TELL = frozenset(
+    "__main__ eras explain peers picture question report rows scoring summary throughput tracing".split()
 )
 
 
@@ -109,8 +103,8 @@ def _sources() -> str:
     """A digest of the sources that decide a trace."""
     if not _digest:
         files = sorted((ROOT / "src" / "batchfit" / "trace").rglob("*.py"))
-        files += [Path(__file__).parent / name for name in _DECIDE]
-        whole = b"".join(file.read_bytes() for file in files if file.exists())
+        files += sorted(file for file in Path(__file__).parent.glob("*.py") if file.stem not in _ASK_OR_TELL)
+        whole = b"".join(file.read_bytes() for file in files)
         _digest.append(hashlib.sha256(whole).hexdigest())
     return _digest[0]
 

@@ -20,13 +20,17 @@ from bench.accuracy import flash
 def answer(asked: Mapping[str, Any], micro_batches: tuple[int, ...]) -> dict[str, Any]:
     """The profile of what is asked for; for a question about moments of a step, the bytes at each."""
     from batchfit.trace import trace
+    from batchfit.trace.varying import VaryingLengths
     from bench.accuracy.building import checkpoints_itself, training
+    from bench.accuracy.orders import orders
 
     made = training(asked)
     if asked.get("moments"):
         return {"moments": {str(b): _moments(made, asked, b) for b in micro_batches}}
     precision = f"{asked['mixed']}-mixed" if asked.get("mixed") else asked["weights"]
     with_trainer = asked.get("trainer", "none")
+    varied = asked.get("lengths")
+    steps: list[VaryingLengths] = []
     profile = trace(
         made.model if with_trainer != "none" else made,
         made.make_batch if with_trainer != "none" else None,
@@ -38,9 +42,13 @@ def answer(asked: Mapping[str, Any], micro_batches: tuple[int, ...]) -> dict[str
         max_grad_norm=asked.get("max_grad_norm"),
         trainer=with_trainer,
         flat_gradients=asked.get("flat_gradients", False),
+        seq_len=(varied["shortest"], asked["seq_len"]) if varied else None,
         micro_batches=micro_batches,
+        on_lengths=steps.append if varied else None,
         name=asked["config"]["model_type"],
     )
+    if varied:
+        return {"orders": {str(b): orders(steps[0], varied, asked["seq_len"], b) for b in micro_batches}}
     return {"profile": profile.to_json()}
 
 

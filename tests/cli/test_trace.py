@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from batchfit.cli import cli
+from batchfit.cli._sample_lengths import Reserved, SampleLengths
 from batchfit.palette import PARTS
 from batchfit.profile import MemoryProfile
 
@@ -182,6 +183,51 @@ def test_a_range_of_lengths(folder: Path) -> None:
     data = answer(CONFIGS / "gpt2.json", "--seq-len", "256..1024", "--precision", "bf16-mixed")
     assert data["seq_len"] == data["profile"]["seq_len"]["maximum"] == 1024
     assert data["profile"]["seq_len"]["minimum"] == 256
+
+
+def test_samples_of_several_lengths(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.txt"
+    file.write_text("300\n512, 700\n64\n" + "900 1024\n" * 4)
+    data = answer(CONFIGS / "gpt2.json", "--lengths", file, "--micro-batch", 2)
+    assert (data["profile"]["seq_len"]["minimum"], data["profile"]["seq_len"]["maximum"]) == (64, 1024)
+    told = data["reserved_over_lengths"]
+    assert told["in_order_bytes"] > 1.1 * told["longest_first_bytes"]
+    assert told["longest_first_bytes"] >= told["expandable_bytes"] > data["peak"]["allocated_bytes"]
+    shown = run(CONFIGS / "gpt2.json", "--lengths", file, "--micro-batch", 2).output
+    assert "12 samples of 64 to 1,024 tokens" in shown
+    assert "expandable_segments:True" in shown
+
+
+@pytest.mark.parametrize(
+    ("first", "expandable", "advised"), [(99, 100, False), (50, 100, True), (100, 60, True)]
+)
+def test_an_order_that_costs_nothing_needs_no_advice(first: int, expandable: int, advised: bool) -> None:
+    lengths = SampleLengths([8, 9, 7], 2)
+    lengths.reserved = Reserved(100 * GIB, first * GIB, expandable * GIB)
+    assert "3 samples of 7 to 9 tokens, in the order of the file: PyTorch reserves up to 100 GiB." in (
+        lengths.sentence()
+    )
+    assert ("expandable_segments:True" in lengths.sentence()) is advised
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has none"),
+        ("12 -4", "has '-4'"),
+        ("12 3.5", "has '3.5'"),
+        ("0", "has '0'"),
+        ("tokens", "has 'tokens'"),
+    ],
+)
+def test_a_file_without_lengths_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "tokens.txt"
+    file.write_text(text)
+    found = run(CONFIGS / "gpt2.json", "--lengths", file)
+    assert found.exit_code == 2
+    assert f"--lengths must be a file of whole numbers, the tokens of each sample; {file} {said}" in " ".join(
+        found.stderr.split()
+    )
 
 
 def test_a_replica_of_several_holds_less(mistral: Path) -> None:

@@ -7,37 +7,17 @@ the reason where a row has no question. Where a row has several figures, `figure
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
 
-from bench.accuracy.families import (
-    fms,
-    fsdp_qlora,
-    fsdp_qlora_runs,
-    hf_docs,
-    litgpt,
-    llmfoundry,
-    nvidia_dle,
-    ms_swift,
-    peft_methods,
-    qwen,
-    torchtitan,
-    torchtune,
-)
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import Row
 
-ADAPTERS = (
-    fms,
-    peft_methods,
-    fsdp_qlora,
-    torchtune,
-    litgpt,
-    hf_docs,
-    torchtitan,
-    llmfoundry,
-    fsdp_qlora_runs,
-    qwen,
-    nvidia_dle,
-    ms_swift,
+ADAPTERS: tuple[Any, ...] = tuple(
+    module
+    for found in iter_modules(__path__)
+    if hasattr(module := import_module(f"{__name__}.{found.name}"), "FAMILIES")
 )
 
 _BY_FAMILY: dict[str, Callable[[Row], Question]] = {

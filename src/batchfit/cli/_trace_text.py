@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from batchfit.cli._sample_lengths import SampleLengths
+
 #: Cells of the bar that shows a line's share.
 _BAR = 10
 
@@ -28,13 +30,17 @@ _BAR = 10
 _WIDE = 100
 
 
-def show(view: View, *, lines: int, saved: str | None, words: Sequence[str]) -> None:
+def show(
+    view: View, *, lines: int, saved: str | None, words: Sequence[str], lengths: SampleLengths | None = None
+) -> None:
     """The answer. `saved` is the file that the profile is in, `words` what was typed."""
     screen = console()
     screen.print(f"[bold]{sentence(view)}[/]\n", markup=True)
     screen.print(memory_bar(view, screen.width))
     screen.print(phases(view))
     screen.print(states(view))
+    if lengths is not None:
+        screen.print(f"\n{lengths.sentence()}", markup=False)
     if lines and view.profile.ledger:
         screen.print()
         screen.print(ledger_title(view), style="bold")

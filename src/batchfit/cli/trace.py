@@ -7,13 +7,14 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchfit.cli._sample_lengths import SampleLengths
 from batchfit.cli._trace_view import View
 from batchfit.errors import BadInput
 from batchfit.extras import need
@@ -27,6 +28,7 @@ from batchfit.sharding import NAMES as SHARDING
 
 if TYPE_CHECKING:
     from batchfit.trace.timeline import Timeline
+    from batchfit.trace.varying import VaryingLengths
 
 #: Options that say how the step is trained. A saved profile has them already.
 _ASKED = (
@@ -47,6 +49,7 @@ _ASKED = (
     "compile",
     "fold",
     "snapshot",
+    "lengths",
 )
 
 #: What the catalogue's profiles were traced with, beside what their names say.
@@ -62,6 +65,7 @@ _CATALOGUE: dict[str, object] = {
     "compile": "none",
     "fold": True,
     "snapshot": None,
+    "lengths": None,
 }
 
 
@@ -79,12 +83,15 @@ class TraceCommand(click.Command):
     "  batchfit trace config.json --seq-len 4096 --micro-batch 4 --checkpointing full\n"
     "  batchfit trace hf:owner/name --seq-len 512..8192 --lora 16 --save profile.json\n"
     "  batchfit trace train.py:training --precision bf16-mixed --snapshot step.pickle\n"
+    "  batchfit trace config.json --lengths tokens.txt --micro-batch 4\n"
     "  batchfit trace timm:resnet50 --input 3x224x224 --precision fp16-mixed --optimizer momentum\n"
     "  batchfit trace profile.json --micro-batch 8 --sharding fsdp --replicas 8\n\n"
     "Exit status: 0 with an answer, 2 where an option or the model cannot be used.",
 )
 @click.argument("model")
 @click.option("--seq-len", metavar="N|A..B", help="Tokens per sample, or a range that the profile holds for.")
+@click.option("--lengths", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
+              help="Tokens of each sample, a number a line: what is reserved over them, in their order.")  # fmt: skip
 @click.option("--input", "image", metavar="CxHxW", help="Channels, height and width of an image: 3x224x224.")
 @click.option("--micro-batch", type=click.IntRange(1), default=1, show_default=True, metavar="N",
               help="Samples per micro-batch to tell the peak for.")  # fmt: skip
@@ -138,6 +145,7 @@ def command(
     try:
         for option, path in (("--save", save), ("--snapshot", asked["snapshot"])):
             _check_folder(option, path)
+        lengths = _lengths(asked)
         profile = _sharded(_profile(ctx, model, asked), asked)
         view = View(
             profile, asked["micro_batch"], asked["accumulation_steps"], _seq_len(profile, asked["seq_len"])
@@ -147,16 +155,20 @@ def command(
     if save:
         profile.save(save)
     if as_json:
-        click.echo(json.dumps(document(view), indent=1))
+        click.echo(json.dumps(document(view, lengths), indent=1))
     else:
         from batchfit.cli import _trace_text
 
         _trace_text.show(
-            view, lines=lines, saved=save or (model if _saved(model) else None), words=ctx.meta["words"]
+            view,
+            lines=lines,
+            saved=save or (model if _saved(model) else None),
+            words=ctx.meta["words"],
+            lengths=lengths,
         )
 
 
-def document(view: View) -> dict[str, Any]:
+def document(view: View, lengths: SampleLengths | None) -> dict[str, Any]:
     """The answer as JSON."""
     profile, peak = view.profile, view.peak
     return {
@@ -172,6 +184,7 @@ def document(view: View) -> dict[str, Any]:
             "parts": {f"{part}_bytes": nbytes for part, nbytes in peak.parts.items()},
             "activations": kinds_as_data(peak.activations),
         },
+        **({"reserved_over_lengths": to_json(lengths.reserved)} if lengths else {}),
         "states": to_json(profile.states),
         "activation_per_sample_bytes": profile.activation_per_sample,
         "parameters": profile.model.parameters,
@@ -181,6 +194,17 @@ def document(view: View) -> dict[str, Any]:
         "versions": profile.provenance.versions,
         "seconds": profile.provenance.seconds,
     }
+
+
+def _lengths(asked: dict[str, Any]) -> SampleLengths | None:
+    """The samples' lengths, if they are given; what is traced is then their range."""
+    if asked["lengths"] is None:
+        return None
+    if asked["seq_len"]:
+        raise BadInput("lengths", "says how long samples are; leave out --seq-len")
+    asked["lengths"] = found = SampleLengths.read(asked["lengths"], asked["micro_batch"])
+    asked["seq_len"] = f"{found.shortest}..{found.longest}"
+    return found
 
 
 def _seq_len(profile: MemoryProfile, asked: str | None) -> int | None:
@@ -278,6 +302,7 @@ def _traced(model: str, asked: dict[str, Any]) -> MemoryProfile:
             folding=asked["fold"],
             micro_batches=(asked["micro_batch"],),
             on_timeline=watched.append if asked["snapshot"] else None,
+            on_lengths=_replay(asked, tell) if asked["lengths"] else None,
             progress=tell,
         )
         if asked["snapshot"]:
@@ -286,6 +311,14 @@ def _traced(model: str, asked: dict[str, Any]) -> MemoryProfile:
             tell("writing the snapshot", 1.0)
             write_snapshot(asked["snapshot"], watched[0])
         return profile
+
+
+def _replay(asked: dict[str, Any], tell: Callable[[str, float], None]) -> Callable[[VaryingLengths], None]:
+    def replay(steps: VaryingLengths) -> None:
+        tell("replaying the samples' lengths", 1.0)
+        asked["lengths"].replay(steps, asked["accumulation_steps"])
+
+    return replay
 
 
 @contextmanager

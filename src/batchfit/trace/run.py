@@ -28,6 +28,7 @@ from batchfit.trace.settings import Settings
 from batchfit.trace.sources import Source, from_function, open_source
 from batchfit.trace.study import TRACED, Progress, Study, study
 from batchfit.trace.timeline import Timeline
+from batchfit.trace.varying import VaryingLengths
 
 
 def trace(
@@ -53,6 +54,7 @@ def trace(
     folding: bool = True,
     micro_batches: Iterable[int] = (),
     on_timeline: Callable[[Timeline], object] | None = None,
+    on_lengths: Callable[[VaryingLengths], object] | None = None,
     name: str | None = None,
     progress: Progress | None = None,
 ) -> MemoryProfile:
@@ -108,6 +110,8 @@ def trace(
         micro_batches = tuple(micro_batches)
         if on_timeline is not None:
             on_timeline(whole_timeline(job, studied, micro_batches[0] if micro_batches else TRACED[0]))
+        if on_lengths is not None:
+            on_lengths(_varying(studied))
         return profile_of(
             studied,
             name or source.name,
@@ -138,6 +142,17 @@ def whole_timeline(job: Job | OwnStep, studied: Study, micro_batch: int) -> Time
         return job.timeline(micro_batch)
     surface = studied.surface()
     return unfolded(surface.timeline, studied.fold).timeline(surface.requested(micro_batch, -1))
+
+
+def _varying(studied: Study) -> VaryingLengths:
+    if not (studied.lengths.is_range and studied.is_regular):
+        raise BadInput(
+            "seq_len",
+            "must be a range over which a training step stays the same, to replay samples of several lengths; you "
+            "gave {given}",
+            given=studied.lengths.longest,
+        )
+    return VaryingLengths(studied.surface())
 
 
 def _silent(what: str, done: float) -> None:
