@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from batchfit.cache import versions
 from bench.accuracy import report
 from bench.accuracy.eras import eras, install, is_installed
 from bench.accuracy.explain import explanation
-from bench.accuracy.families import figures, question
+from bench.accuracy.families import figures, left_out, question
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import DATA, Row, read
 from bench.accuracy.scoring import Score, score
@@ -69,7 +69,9 @@ def main(
         rows = [row for row in rows if row.id == row_id or row.id.startswith(f"{row_id}/")]
     if not rows:
         raise click.UsageError(f"no row of {data} is asked for")
-    asked = _with_versions([_ask(row) for row in rows], which)
+    # Rows of the repository are chosen from; whoever asks for a row, or has rows of their own, gets all.
+    chosen = data == DATA and not row_id
+    asked = _with_versions([(row, (left_out(row) if chosen else None) or _ask(row)) for row in rows], which)
     if sample:
         asked = _sampled(asked, sample)
     scores = _scored(asked, 0 if cached else processes, explain=bool(row_id))
@@ -82,11 +84,11 @@ def main(
         click.echo(f"wrote {report.PAGE}")
 
 
-def _ask(row: Row) -> Asked:
+def _ask(row: Row) -> Question | str:
     try:
-        return row, question(row)
+        return question(row)
     except CannotExpress as reason:
-        return row, str(reason)
+        return str(reason)
 
 
 def _with_versions(asked: Iterable[Asked], which: str) -> list[Asked]:
@@ -96,9 +98,9 @@ def _with_versions(asked: Iterable[Asked], which: str) -> list[Asked]:
         if isinstance(ask, str):
             made.append((row, ask))
             continue
-        if which != "era" or ask.era is None:
+        if ask.era is None or not (which == "era" or ask.needs_era):
             made.append((row, replace(ask, era=None)))
-        if which != "today" and ask.era is not None:
+        if ask.era is not None and (which != "today" or ask.needs_era):
             made.append((row, ask))
     for era in eras():
         if any(isinstance(ask, Question) and ask.era == era for _, ask in made) and not is_installed(era):
@@ -143,7 +145,7 @@ def _scored(asked: Sequence[Asked], processes: int, *, explain: bool) -> list[Sc
     return scores
 
 
-def _progress():  # type: ignore[no-untyped-def]
+def _progress() -> Callable[[int, int], None]:
     """Tells on a terminal how many traces are done."""
     if not sys.stderr.isatty():
         return lambda done, total: None

@@ -18,6 +18,7 @@ from batchfit.sharding import Sharding
 #:                  by chance (`bench.accuracy.orders`)
 #: device           a whole device's memory, against that interval and what the process holds beside the allocator
 #: fits, oom        whether the run is judged to fit the card
+#: bracket          whether a largest batch that ran is judged to fit, and the next one that failed is not
 MEASURES = (
     "allocated",
     "steady",
@@ -28,6 +29,7 @@ MEASURES = (
     "device",
     "fits",
     "oom",
+    "bracket",
 )
 
 
@@ -40,14 +42,16 @@ class Question:
     """A row as batchfit is asked about it.
 
     `trace` is what the worker traces: plain data, and the key under which the profile is kept. `group` is the line of
-    the report that the row counts in. `beside_bytes` is what the source says the process holds beside PyTorch's
-    allocator. `era` names the libraries' versions of the run's time, where they matter.
+    the report that the row counts in. `next_batch` is a bracket's batch that failed. `beside_bytes` is what the source
+    says the process holds beside PyTorch's allocator. `era` names the libraries' versions of the run's time, where
+    they matter.
     """
 
     trace: Mapping[str, Any]
     group: str
     measure: str
     micro_batch: int
+    next_batch: int | None = None
     accumulation_steps: int = 1
     sharding: Sharding = None
     replicas: int = 1
@@ -58,6 +62,8 @@ class Question:
     #: What the allocator may take of the card, where it is not what PyTorch's may take of the catalogue's `gpu`.
     room_bytes: int | None = None
     era: str | None = None
+    #: The era brings a library that is not installed otherwise, so there is nothing to trace with today's.
+    needs_era: bool = False
     assumptions: tuple[str, ...] = field(default=())
 
     @property

@@ -253,6 +253,8 @@ PyTorch excepted.
 - *device*: a whole device's memory, against the same interval and what the source says the process holds beside it.
 - *fits*, *oom*: runs published to run, or to run out of memory; *right* is the share so judged (a run fits if its
   allocated peak does; one that failed is called fitting only if what is reserved fits, too).
+- *bracket*: the largest batch that ran and the next one, which failed; right if the first is judged to fit and the
+  second is not, by a replay of the allocator on the card.
 
 Errors are relative to the published figure; *median* and *90th* percentile are of absolute errors, and the worst row's
 sign says whether batchfit was too low.

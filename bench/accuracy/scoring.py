@@ -47,6 +47,8 @@ def score(row: Row, question: Question, answer: Mapping[str, Any]) -> Score:
     )
     if "error" in answer:
         return replace(blank, reason=f"no trace: {_without_folders(answer['error'])}")
+    if "replays" in answer and question.measure in ("fits", "bracket"):
+        return _replayed(blank, question, answer["replays"])
     try:
         low, high = predicted(question, answer)
     except BadInput as refusal:
@@ -82,6 +84,16 @@ def _judged(blank: Score, question: Question) -> Score:
     return replace(blank, right=blank.high > room)
 
 
+def _replayed(blank: Score, question: Question, replays: Mapping[str, Any]) -> Score:
+    """Batches that were replayed on the card: what they allocate and would reserve there, and which of them fit."""
+    at = replays[str(question.micro_batch)]
+    right = at["fits"]
+    if question.measure == "bracket":
+        at = replays[str(question.next_batch)]
+        right = right and not at["fits"]
+    return replace(blank, low=at["allocated"], high=at["reserved"], right=right)
+
+
 def predicted(question: Question, answer: Mapping[str, Any]) -> tuple[int, int]:
     """The bytes that batchfit predicts for the measure, from and to."""
     if "moments" in answer:
@@ -90,6 +102,9 @@ def predicted(question: Question, answer: Mapping[str, Any]) -> tuple[int, int]:
     if "orders" in answer:
         reserved_in = answer["orders"][str(question.micro_batch)]
         return reserved_in[0], reserved_in[-1]
+    if "replays" in answer:
+        at, beside = answer["replays"][str(question.micro_batch)], question.beside_bytes or 0
+        return at["allocated"] + beside, at["reserved"] + beside
     profile = profile_of(question, answer)
     peak = profile.peak(question.micro_batch, question.accumulation_steps)
     if question.measure == "steady":

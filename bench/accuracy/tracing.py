@@ -43,7 +43,10 @@ def wanted(questions: Iterable[Question]) -> list[Wanted]:
     """The distinct traces that questions need, each with all the micro-batches asked about."""
     asked: dict[tuple[str, str | None], set[int]] = defaultdict(set)
     for question in questions:
-        asked[question.key, question.era].add(question.micro_batch)
+        batches = asked[question.key, question.era]
+        batches.add(question.micro_batch)
+        if question.next_batch is not None:
+            batches.add(question.next_batch)
     return [Wanted(key, era, tuple(sorted(batches))) for (key, era), batches in asked.items()]
 
 

@@ -12,6 +12,9 @@ from bench.accuracy.families import ADAPTERS, figures, question
 from bench.accuracy.question import MEASURES, CannotExpress, Question
 from bench.accuracy.rows import Row, read
 
+#: Measures that are a verdict.
+JUDGED = ("fits", "oom", "bracket")
+
 ROWS = {row.id: row for row in figures(read())}
 
 
@@ -55,8 +58,8 @@ def test_every_row_has_a_question_or_a_reason() -> None:
         assert ask.measure in MEASURES
         assert ask.micro_batch >= 1
         assert (ask.sharding is None) == (ask.replicas == 1)
-        assert ask.measure not in ("fits", "oom") or ask.gpu or ask.room_bytes
-        assert ask.measure in ("fits", "oom") or row.measured_bytes, row.id
+        assert ask.measure not in JUDGED or ask.gpu or ask.room_bytes
+        assert ask.measure in JUDGED or row.measured_bytes, row.id
     assert outcomes["question"] > 1200
     assert outcomes.total() == len(ROWS)
 

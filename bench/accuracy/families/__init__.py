@@ -1,7 +1,8 @@
 """Adapters: one module for each source family, turning its rows into questions.
 
 A module has FAMILIES, the values of source_family that it reads, and `question(row)`, which raises CannotExpress with
-the reason where a row has no question. Where a row has several figures, `figures(row)` gives a row for each.
+the reason where a row has no question. Where a row has several figures, `figures(row)` gives a row for each. Where the
+repository has more rows than can be traced for the table, `left_out(row)` gives the reason for one that is not.
 """
 
 from __future__ import annotations
@@ -29,6 +30,19 @@ _FIGURES: dict[str, Callable[[Row], Iterable[Row]]] = {
     for family in adapter.FAMILIES
     if hasattr(adapter, "figures")
 }
+
+
+_LEFT_OUT: dict[str, Callable[[Row], str | None]] = {
+    family: adapter.left_out
+    for adapter in ADAPTERS
+    for family in adapter.FAMILIES
+    if hasattr(adapter, "left_out")
+}
+
+
+def left_out(row: Row) -> str | None:
+    """Why a row of the repository is not traced for the table, None if it is."""
+    return _LEFT_OUT[row.family](row) if row.family in _LEFT_OUT else None
 
 
 def figures(rows: Iterable[Row]) -> Iterator[Row]:
