@@ -1,6 +1,7 @@
-// Printing: the date, and the link as a QR code, which is the server's. It never stands beside another link.
+// Printing: the date, and what is the server's: the link as a QR code, which never stands beside another link, and worked
+// examples of formulas that tell cases apart.
 
-const PATIENCE = 1500; // milliseconds that a person who prints waits for the code at most
+const PATIENCE = 1500; // milliseconds that a person who prints waits for these at most
 
 const find = (selector) => document.querySelector(selector);
 
@@ -27,13 +28,35 @@ document.addEventListener("batchfit:state", ({ detail: { query } }) => {
   place.replaceChildren(picture);
 });
 
-/** Has the code at hand. */
+/** Has everything at hand. */
 async function ready() {
   const picture = find("[data-qr] img");
-  if (!picture) return;
-  picture.loading = "eager";
-  await Promise.race([picture.decode().catch(() => {}), new Promise((after) => { setTimeout(after, PATIENCE); })]);
-  if (!picture.complete) picture.remove();
+  const wanted = [examples()];
+  if (picture) {
+    picture.loading = "eager";
+    wanted.push(picture.decode().catch(() => {}));
+  }
+  await Promise.race([Promise.all(wanted), new Promise((after) => { setTimeout(after, PATIENCE); })]);
+  if (picture && !picture.complete) picture.remove();
+}
+
+/** Puts worked examples of these values in place of those that hold for others only and are therefore hidden. */
+function examples() {
+  const place = find("[data-examples]");
+  if (!place?.querySelector("[data-cases][hidden]")) return undefined;
+  const { query } = find("[data-qr]").dataset;
+  return new Promise((done) => {
+    const request = new XMLHttpRequest();
+    request.open("GET", `${location.pathname}?${query}`);
+    request.responseType = "document"; // read as pages are, so no text becomes markup here
+    request.onload = () => {
+      const fresh = request.response?.querySelector("[data-examples]");
+      if (fresh && find("[data-qr]").dataset.query === query) place.replaceChildren(...fresh.childNodes);
+      done();
+    };
+    request.onerror = done;
+    request.send();
+  });
 }
 
 addEventListener("beforeprint", stamp);
