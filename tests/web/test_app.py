@@ -252,25 +252,41 @@ def test_compression_is_offered_and_may_be_refused(client: TestClient) -> None:
         assert "Accept-Encoding" in response.headers["vary"]
 
 
-def every_address(html: str) -> set[str]:
-    """The static files that a page loads, and those that they load."""
-    return set(re.findall(r'"(/static/[^"]+)"', html))
+def every_address(client: TestClient, html: str) -> set[str]:
+    """The static files that a page loads, and those that its style sheets load."""
+    found = set(re.findall(r'"(/static/[^"]+)"', html))
+    sheets = [client.get(address).text for address in found if address.endswith(".css")]
+    return found | {f"/static/{name}" for sheet in sheets for name in re.findall(r'url\("?([^)"]+)', sheet)}
 
 
-@pytest.mark.parametrize("lang", languages())
-def test_the_first_page_with_everything_stays_under_60_kb(client: TestClient, lang: str) -> None:
-    html = client.get(f"/{lang}/{PATH}").text
+#: Bytes that pages take with everything they load, compressed, where it is more than 60 kB: they have the most inputs,
+#: formulas and pictures. Arabic takes 3 kB more than English.
+HEAVIER = {"llm-training-memory": 70_000} | dict.fromkeys(
+    (
+        "attention-memory",
+        "compute-optimal-model-size",
+        "data-parallel-scaling",
+        "lora-parameters",
+        "optimizer-memory",
+        "training-flops",
+    ),
+    64_000,
+)
+
+
+@pytest.mark.parametrize("slug", ["", "plan", *calculators.slugs()])
+@pytest.mark.parametrize("lang", ["en", "ar", "ja"])
+def test_a_page_with_everything_stays_under_60_kb(client: TestClient, lang: str, slug: str) -> None:
+    html = client.get(f"/{lang}/{slug}").text
     total = len(gzip.compress(html.encode(), 9))
-    addresses = every_address(html)
-    style = client.get(next(a for a in addresses if a.endswith(".css"))).text
-    addresses |= {f"/static/{name}" for name in re.findall(r'url\("?([^)"]+)', style)}
+    addresses = every_address(client, html)
     for address in addresses:
         response = client.get(address)
         assert response.status_code == 200, address
         assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
         total += int(response.headers["content-length"])
     assert any(address.endswith(".woff2") for address in addresses)
-    assert total < 60_000
+    assert total < HEAVIER.get(slug, 60_000)
 
 
 def test_every_module_a_page_imports_is_preloaded(client: TestClient) -> None:

@@ -72,19 +72,8 @@ def mark_value(i: int, low: float, high: float, log: int) -> float:
     return (math.ceil(low / step - 1e-9) + i) * step
 
 
-def piece(from_x: float, from_y: float, to_x: float, to_y: float, width: int) -> Line:
-    """A piece of a line between two of its points."""
-    across, up = width - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-    return Line(
-        LEFT + from_x * across,
-        HEIGHT - BOTTOM - from_y * up,
-        LEFT + to_x * across,
-        HEIGHT - BOTTOM - to_y * up,
-    )
-
-
 def here(from_x: float, from_y: float, width: int) -> Circle:
-    """The mark at the value given."""
+    """The mark at the value given; its centre is where a line goes through."""
     return Circle(
         LEFT + from_x * (width - LEFT - RIGHT), HEIGHT - BOTTOM - from_y * (HEIGHT - TOP - BOTTOM), 4.5
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -59,6 +59,12 @@ def element(place: Place, style: str, text: str = "") -> str:
     else:
         where = " ".join(f'{name}="{_short(length)}"' for name, length in place._asdict().items())
     return f'<{name} class="{style}" {where}>{text}</{name}>'
+
+
+def polyline(style: str, points: Iterable[tuple[float, float]]) -> str:
+    """A line through points, as one SVG element."""
+    corners = " ".join(f"{_short(x)},{_short(y)}" for x, y in points)
+    return f'<polyline class="{style}" points="{corners}"></polyline>'
 
 
 def _short(length: float) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -15,7 +14,7 @@ from batchfit.numbers import format_compact, format_figure
 from batchfit.pictures import Place, bar, curve
 from batchfit.sections import Point, ends
 from batchfit.units import UNITS
-from batchfit.web.drawing import element
+from batchfit.web.drawing import element, polyline
 from batchfit.wording import DURATIONS, fitting_unit, in_words, parts
 
 Known = Mapping[str, float]
@@ -120,9 +119,7 @@ def draw_curve(
             for value in [line[number]]
             if value is not None and (value > 0 or not section.log_y)
         ]
-        for (from_x, from_y), (to_x, to_y) in pairwise(corners):
-            known = {"from_x": from_x, "from_y": from_y, "to_x": to_x, "to_y": to_y}
-            canvas.add(curve.piece, f"curve curve-{number + 1}", known)
+        canvas.add_line(f"curve curve-{number + 1}", corners)
         if len(outputs) > 1 and corners:
             # Each name stands farther left than the one before, so that lines that end together keep theirs apart.
             from_x, from_y = corners[max(0, len(corners) - 1 - number * curve.SAMPLES // 4)]
@@ -164,6 +161,11 @@ class _Canvas:
         given: dict[str, Any] = {**known, "width": self._width}
         where = place(*[given[name] for name in parameters(place)])
         self._drawn.append(element(where, style, str(escape(text))))
+
+    def add_line(self, style: str, corners: Iterable[tuple[float, float]]) -> None:
+        """A line through the places of some values."""
+        spots = [curve.here(across, up, self._width) for across, up in corners]
+        self._drawn.append(polyline(style, [(spot.cx, spot.cy) for spot in spots]))
 
     def svg(self) -> Markup:
         return Markup("".join(self._drawn))

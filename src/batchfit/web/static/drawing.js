@@ -24,11 +24,11 @@ function element(shape, formulas, known, words, lang) {
   return svgElement(shape.element, shape.style, call(formulas, shape.place, known), text);
 }
 
-/** One SVG element at a place. */
+/** One SVG element at a place; a polyline at the numbers x, y, x, y, ... */
 export function svgElement(name, style, place, text) {
   const drawn = document.createElementNS(SVG, name);
   drawn.setAttribute("class", style);
-  if (name === "polygon") {
+  if (name === "polygon" || name === "polyline") {
     const numbers = Object.values(place).map(short);
     const corners = numbers.filter((_, at) => at % 2 === 0).map((x, at) => `${x},${numbers[2 * at + 1]}`);
     drawn.setAttribute("points", corners.join(" "));

@@ -93,7 +93,7 @@ function showCurve(place, section, context) {
   const usable = (value) => value !== undefined && (value > 0 || !logY);
   const all = points.flatMap(({ values }) => section.outputs.map((name) => values[name]).filter(usable));
   place.hidden = !all.length;
-  const draw = (add) => {
+  const draw = (add, addLine) => {
     if (!all.length) return;
     const across = makeAxis(field, Math.min(low, high), Math.max(low, high), logX, unitOf(field), context);
     const ends = logY ? all : [...all, 0];
@@ -112,9 +112,7 @@ function showCurve(place, section, context) {
     outputs.forEach(({ name, label }, number) => {
       const line = points.filter(({ values }) => usable(values[name]))
         .map(({ at, values }) => [across.part(at), up.part(values[name])]);
-      line.slice(1).forEach(([to_x, to_y], i) => {
-        add("piece", `curve curve-${number + 1}`, { from_x: line[i][0], from_y: line[i][1], to_x, to_y });
-      });
+      addLine(`curve curve-${number + 1}`, line);
       if (outputs.length > 1 && line.length) {
         // Each name stands farther left than the one before, so that lines that end together keep theirs apart.
         const [from_x, from_y] = line[Math.max(0, line.length - 1 - Math.floor((number * section.samples) / 4))];
@@ -146,16 +144,20 @@ function bareUnit(of, unit) {
 
 const ELEMENTS = { x1: "line", cx: "circle", height: "rect", x: "text" };
 
-/** Draws on each canvas of a place: `draw` is given what adds a shape. */
+/** Draws on each canvas of a place: `draw` is given what adds a shape, and what adds a line through places [x, y]. */
 function drawOn(place, shapes, draw) {
   for (const canvas of place.querySelectorAll("svg[data-width]")) {
     const drawn = [];
     const width = Number(canvas.dataset.width);
-    draw((name, style, known, text = "") => {
-      const given = { ...known, width };
-      const where = shapes[name](...shapes.PARAMETERS[name].map((parameter) => given[parameter]));
-      const key = Object.keys(ELEMENTS).find((each) => each in where);
-      drawn.push(svgElement(ELEMENTS[key], style, where, text));
+    const where = (name, known) => shapes[name](...shapes.PARAMETERS[name].map((parameter) => ({ ...known, width })[parameter]));
+    const add = (name, style, known, text = "") => {
+      const at = where(name, known);
+      const key = Object.keys(ELEMENTS).find((each) => each in at);
+      drawn.push(svgElement(ELEMENTS[key], style, at, text));
+    };
+    draw(add, (style, line) => {
+      const spots = line.map(([from_x, from_y]) => where("here", { from_x, from_y }));
+      drawn.push(svgElement("polyline", style, spots.flatMap(({ cx, cy }) => [cx, cy])));
     });
     canvas.replaceChildren(...drawn);
   }
