@@ -23,7 +23,8 @@ SHOWN = """() => [...document.querySelectorAll("[data-result], [data-section], [
     "svg[data-width] > *, td, th, mn, mtext, [data-part], [data-bytes], [data-number], [data-also], [data-before], " +
     "[data-after], [data-reading]")])
   .map((each) => [each.className.baseVal ?? each.className, each.hidden ?? false,
-    ...["x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "width", "height", "points"].map((name) => each.getAttribute(name)),
+    ...["x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "width", "height", "points"]
+      .map((name) => each.getAttribute(name)),
     each.textContent.replaceAll("\\u00a0", " ").trim()].join("|"))"""
 
 
