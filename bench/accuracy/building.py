@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from batchfit.trace.quantize import Linear4bit, prepare_for_training, quantize
 from bench.accuracy import flash, litgpt_model
 from bench.accuracy.frozen_units import hold_inputs_of_frozen_units
 from bench.accuracy.plain_models import PLAIN
+from bench.accuracy.torchtune_llama import InBackward
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -39,7 +41,8 @@ def training(asked: Mapping[str, Any]) -> Training:
     if checkpoints_itself(asked) and asked.get("frozen_units"):
         hold_inputs_of_frozen_units(model)
     _as_given(model)
-    return Training(model, _batches(asked), LOSSES[asked.get("step", "model")])
+    optimizer = OPTIMIZERS.get(asked.get("optimizer", ""))
+    return Training(model, _batches(asked), LOSSES[asked.get("step", "model")], optimizer)
 
 
 def _model(asked: Mapping[str, Any]) -> nn.Module:
@@ -49,8 +52,8 @@ def _model(asked: Mapping[str, Any]) -> nn.Module:
     if kind in PLAIN:
         # Adapters of a library that writes models itself are its own, too.
         config["lora"] = asked.get("adapters", {}).get("own")
-        with torch.device("meta"):
-            return PLAIN[kind](config, asked["seq_len"]).to(DTYPES[asked["weights"]])
+        with torch.device("meta"), _default_type(DTYPES[asked["weights"]]):
+            return PLAIN[kind](config, asked["seq_len"])
     import transformers
 
     made = transformers.CONFIG_MAPPING[kind].from_dict(config)
@@ -68,6 +71,17 @@ def _model(asked: Mapping[str, Any]) -> nn.Module:
     if asked.get("autocast"):
         made_model.__class__ = _autocasting(type(made_model), DTYPES[asked["autocast"]])
     return made_model
+
+
+@contextmanager
+def _default_type(dtype: torch.dtype) -> Iterator[None]:
+    """Weights made in here are of this type; buffers that name theirs are of that."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _autocasting(base: type[nn.Module], dtype: torch.dtype) -> type[nn.Module]:
@@ -200,6 +214,12 @@ def _mean_of_logits(model: nn.Module, batch: Any) -> Any:
 
 #: What a notebook keeps by name from one cell to the next.
 _named: dict[str, Any] = {}
+
+
+#: Optimizers that only a program of its own has, by name; others are batchfit's.
+OPTIMIZERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
+    "paged adamw-8bit in backward": lambda model: InBackward(model.parameters()),
+}
 
 
 def _litgpt(model: nn.Module, batch: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from bench.accuracy.bert import Bert
 from bench.accuracy.litgpt_model import LitGpt
+from bench.accuracy.torchtune_llama import TorchtuneLlama
 
 
 class Llama(nn.Module):
@@ -167,6 +168,7 @@ class _MptBlock(nn.Module):
 PLAIN: dict[str, Callable[[Mapping[str, Any], int], nn.Module]] = {
     "torchtitan-llama": Llama,
     "llmfoundry-mpt": Mpt,
+    "torchtune-llama": TorchtuneLlama,
     "bert-of-its-time": Bert,
     "litgpt": LitGpt,
 }

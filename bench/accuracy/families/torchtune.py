@@ -1,7 +1,8 @@
 """torchtune's README and documentation: weights, gradients and states in bf16; only packed runs have a known length.
 
-Facts about the runs: pytorch/torchtune, README.md and recipes/configs (8B_lora_single_device: rank 8 on attention and
-on the gated layers, alpha 16, logits in pieces).
+Facts about the runs: pytorch/torchtune, README.md of September 2024 (compiled, and packed to 2048 tokens), recipes and
+recipes/configs/llama3_1 of the same commit: which layers adapters are on, the optimizers, logits in pieces. Compiled
+means each layer by itself, and the loss of each piece. The recipes checkpoint around what is compiled.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchfit.sharding import FSDP
-from bench.accuracy.families.configs import llama, needed
+from bench.accuracy.families.configs import decoder, needed
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import Row
 
@@ -23,6 +24,17 @@ _GPUS = {
     "A100-80GB": "a100-80gb",
 }
 
+_ATTENTION = ["q_proj", "k_proj", "v_proj", "output_proj"]
+_FEED_FORWARD = ["w1", "w2", "w3"]
+
+#: Adapters of the configs, by method and whether the model is of 70 and more billions.
+_ADAPTERS: dict[tuple[str, bool], dict[str, Any]] = {
+    ("lora", False): {"rank": 8, "targets": ["q_proj", "v_proj"]},
+    ("lora", True): {"rank": 16, "targets": ["q_proj", "k_proj", "v_proj"]},
+    ("qlora", False): {"rank": 8, "targets": _ATTENTION + _FEED_FORWARD},
+    ("qlora", True): {"rank": 16, "targets": _ATTENTION + _FEED_FORWARD},
+}
+
 
 def question(row: Row) -> Question:
     """What a row asks; see `bench.accuracy.families`."""
@@ -30,29 +42,34 @@ def question(row: Row) -> Question:
         raise CannotExpress("samples of lengths that are not published")
     if not row["fit_quality"].startswith("packed"):
         raise CannotExpress("the length is a limit, and it is not published whether samples were packed")
-    if "optimizer_in_bwd" in row["optimizer"]:
-        raise CannotExpress("the optimizer runs within backward")
     if "unstated" in (row["act_ckpt"], row["optimizer"].split(" ")[0]):
         raise CannotExpress("the optimizer and the checkpointing are not published")
+    if not row["model"].startswith(("Llama-3-", "Llama-3.1-")):
+        raise CannotExpress("models other than Llama 3 and 3.1, by torchtune's own code")
+    if row["offload"]:
+        raise CannotExpress("weights and states offloaded to the host")
     return _asked(row)
 
 
 def _asked(row: Row) -> Question:
-    trace: dict[str, Any] = {
-        "config": llama(row),
-        "seq_len": needed(row, "seq_len"),
-        "weights": "bf16",
-        "loss": "chunked",
-        "checkpointing": row["act_ckpt"].split(" ")[0],
-    }
-    if row["peft"] in ("lora", "qlora"):
-        targets = ["q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-        trace["adapters"] = {"lora": {"rank": 8, "targets": targets, "alpha": 16}, "dtype": "bf16"}
-    if row["peft"] == "qlora":
-        trace["quantize"] = "nf4-double"
     replicas = row.number("n_gpus") or 1
+    adapters = _adapters(row)
     return Question(
-        trace=trace,
+        trace={
+            "config": decoder(
+                row,
+                "torchtune-llama",
+                "",
+                recompute=row["act_ckpt"].startswith("full"),
+                nf4=row["peft"] == "qlora",
+            ),
+            **({"adapters": {"own": adapters}} if adapters else {}),
+            "seq_len": needed(row, "seq_len"),
+            "weights": "bf16",
+            "attention": "flash",
+            "compile": "none" if row["compile"] == "no" else "block",
+            "optimizer": _optimizer(row),
+        },
         group="packed",
         measure="reserved",
         micro_batch=needed(row, "micro_batch"),
@@ -61,7 +78,27 @@ def _asked(row: Row) -> Question:
         replicas=replicas,
         gpu=_GPUS.get(row["gpu"]),
         assumptions=(
-            "transformers' model of the same sizes, run without torch.compile, which the published run used",
+            "a model and a step written after torchtune's of that time, with adapters on the layers of its config",
+            "packed samples are attended to by flex attention, as with PyTorch 2.5",
             "the figure is taken to be reserved memory; the source does not say",
         ),
     )
+
+
+def _adapters(row: Row) -> dict[str, Any] | None:
+    if row["peft"] == "none":
+        return None
+    try:
+        return _ADAPTERS[row["peft"], needed(row, "hidden") >= 8192]
+    except KeyError:
+        raise CannotExpress(f"adapters by {row['peft']}") from None
+
+
+def _optimizer(row: Row) -> str:
+    """AdamW is fused in the configs of adapters; full training on one card updates in backward."""
+    if "optimizer_in_bwd" in row["optimizer"]:
+        if "PagedAdamW8bit" not in row["optimizer"]:
+            raise CannotExpress("an optimizer within backward other than the paged one in 8 bits")
+        return "paged adamw-8bit in backward"
+    known = {"AdamW": "adamw-fused", "PagedAdamW8bit": "adamw-8bit-paged", "PagedAdamW": "adamw-paged"}
+    return known.get(row["optimizer"].split(" ")[0], "adamw-fused")

@@ -80,10 +80,21 @@ class Linear4bit(QuantizedLinear):
         self.register_buffer(name, torch.empty(size, dtype=dtype, device=device), persistent=False)
 
     def dequantize(self) -> Tensor:
-        absmax = cast(Tensor, self.absmax)
-        if self.nested:  # first the absmax: it is there while the weight is made
-            absmax = torch.empty_like(absmax, dtype=torch.float32).add_(cast(Tensor, self.offset))
-        return absmax.new_empty(self.out_features, self.in_features, dtype=self.quantized_dtype)
+        return self.dequantizer()()
+
+    def dequantizer(self) -> Callable[[], Tensor]:
+        """What `dequantize` does to the tensors that the layer has now: where a compiled graph is captured, they are
+        its own only in forward."""
+        packed = cast(Tensor, self.absmax)
+        offset = cast(Tensor, self.offset) if self.nested else None
+
+        def dequantize() -> Tensor:
+            absmax = packed
+            if offset is not None:  # first the absmax: it is there while the weight is made
+                absmax = torch.empty_like(absmax, dtype=torch.float32).add_(offset)
+            return absmax.new_empty(self.out_features, self.in_features, dtype=self.quantized_dtype)
+
+        return dequantize
 
     def forward(self, x: Tensor) -> Tensor:
         bias = None if self.bias is None else self.bias.to(self.compute_dtype)
@@ -94,15 +105,13 @@ class Linear4bit(QuantizedLinear):
 class _Matmul4bit(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor | None, layer: Linear4bit) -> Tensor:
-        ctx.layer = layer
-        return F.linear(x, layer.dequantize().to(x.dtype), bias)
+        ctx.dequantize = layer.dequantizer()
+        return F.linear(x, ctx.dequantize().to(x.dtype), bias)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         grad = grad_outputs[0]
-        grad_x = (
-            torch.matmul(grad, ctx.layer.dequantize().to(grad.dtype)) if ctx.needs_input_grad[0] else None
-        )
+        grad_x = torch.matmul(grad, ctx.dequantize().to(grad.dtype)) if ctx.needs_input_grad[0] else None
         grad_bias = grad.flatten(0, -2).sum(0) if ctx.needs_input_grad[1] else None
         return grad_x, grad_bias, None
 
