@@ -74,7 +74,7 @@ def test_a_replay_judges_both_batches() -> None:
 def test_a_device_is_the_replay_and_the_context() -> None:
     measured = next(r for r in ROWS.values() if r.family == FAMILIES[1] and r["batch"] == "128")
     ask = question(measured)
-    assert ask.beside_bytes == 1421 * 2**20
+    assert ask.beside_bytes == 1681 * 2**20
     replays = {"128": {"allocated": 10, "reserved": 20, "fits": True}}
     found = score(measured, ask, {"replays": replays})
     assert (found.low, found.high) == (10 + ask.beside_bytes, 20 + ask.beside_bytes)

@@ -3,8 +3,8 @@
 Facts about the runs: itu-rad/GPUMemNet, Related_works/FakeTensor: "we used TIMM library models ... monitored GPU memory
 need of the models while training". The program is not published; timm's own train.py with its defaults is traced, of
 the version whose models are all of the table's. With those defaults cuDNN tries its algorithms in each shape's first
-step, each in a workspace of its own. Their sizes are documented nowhere and not counted: at small batches they can be
-most of the figure.
+step, each in a workspace of its own. Their sizes are documented nowhere and not counted: for some models they are most of
+the figure at a batch of 8.
 
 The source estimated the tensors' bytes, too, with what autograd keeps alone. Where the device never held as much, the
 run had ended before.
@@ -21,9 +21,13 @@ from bench.accuracy.rows import Row
 
 FAMILIES = ("gpumemnet_timm_train",)
 
-#: The smallest networks of the same source, on the same card, hold 1443 MiB (Datasets/MLP), of which the allocator has
-#: a segment of each kind, 2 and 20.
-_CONTEXT_BYTES = (1443 - 2 - 20) * 2**20
+#: What the smallest networks of the same source hold on the same card, without convolutions (the least of Datasets/MLP)
+#: and with them (as Full_CNN.ipynb of its Analysis prints): cuDNN's kernels are the difference.
+_SMALLEST_BYTES, _SMALLEST_CONVOLUTION_BYTES = 1443 * 2**20, 1703 * 2**20
+CUDNN_BYTES = _SMALLEST_CONVOLUTION_BYTES - _SMALLEST_BYTES
+
+#: Of it, the allocator has a segment of each kind.
+_CONTEXT_BYTES = _SMALLEST_CONVOLUTION_BYTES - (2 + 20) * 2**20
 
 #: Of its models every so manieth is traced, by a digest of the name.
 _ONE_OF = 32
