@@ -3,8 +3,8 @@
 Facts about the runs: itu-rad/GPUMemNet, Related_works/FakeTensor: "we used TIMM library models ... monitored GPU memory
 need of the models while training". The program is not published; timm's own train.py with its defaults is traced, of
 the version whose models are all of the table's. With those defaults cuDNN tries its algorithms in each shape's first
-step, each in a workspace of its own. Their sizes are documented nowhere and not counted: for some models they are most of
-the figure at a batch of 8.
+step, each in a workspace of its own. Their sizes are documented nowhere and not counted: for some models they are most
+of the figure at a batch of 8.
 
 The source estimated the tensors' bytes, too, with what autograd keeps alone. Where the device never held as much, the
 run had ended before.

@@ -21,8 +21,8 @@ from bench.accuracy.rows import Row
 FAMILIES = ("timm train benchmark",)
 
 #: Before CUDA 11.7 a process loaded every kernel of PyTorch at its start. On an RTX 3090 that took 1687 MiB once the
-#: first tensor was there, for which the allocator has 2 (pytorch/pytorch, issue 55277, comment of April 2022). The first
-#: convolution loads cuDNN's.
+#: first tensor was there, for which the allocator has 2 (pytorch/pytorch, issue 55277, comment of April 2022). The
+#: first convolution loads cuDNN's.
 _CONTEXT_BYTES = (1687 - 2) * 2**20 + CUDNN_BYTES
 
 #: One file a memory format is traced: the newest. Of its models every so manieth, by a digest of the name.
