@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 import operator
 import re
-import tomllib
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
 from importlib import resources
 from math import isclose, sqrt
-from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
@@ -21,6 +19,7 @@ from batchfit.calculators.gradient_accumulation import CALCULATOR
 from batchfit.languages import languages, translate
 from batchfit.numbers import format_number, read_number
 from batchfit.units import UNITS, parse_bytes
+from tests.particulars import PARTICULARS, faults, glossary, says
 
 #: The page whose figures are held against what its calculator answers, here. Those of the others are in
 #: test_shelf_agreement.py.
@@ -28,15 +27,9 @@ FIRST = CALCULATOR.slug
 PAGES = calculators.slugs()
 SECTIONS = ("article", "reading", "faq", "not-counted", "next")
 CONTENT = resources.files("batchfit").joinpath("content")
-GLOSSARY = resources.files("batchfit").joinpath("locale", "glossary")
 LANGUAGES = sorted(entry.name for entry in CONTENT.iterdir())
 TRANSLATIONS = [lang for lang in LANGUAGES if lang != "en"]
 
-#: What is particular to a language, from tests/languages/TAG.toml: a new language brings its own file.
-PARTICULARS = {
-    file.stem: tomllib.loads(file.read_text(encoding="utf-8"))
-    for file in (Path(__file__).parent / "languages").glob("*.toml")
-}
 BYTE = tuple(word for language in PARTICULARS.values() for word in language["byte"])
 
 
@@ -301,7 +294,7 @@ def _bare(equation: str) -> str:
     return re.sub(_WORD, "", equation)
 
 
-def test_the_gradients_of_gpt2_small_have_the_size_the_article_says() -> None:
+def test_the_gradients_of_gpt2_small_have_the_size_the_articlesays() -> None:
     """Vocabulary 50257, 1024 positions, width 768, 12 layers; the output layer shares the embedding."""
     width, layers = 768, 12
     block = 12 * width**2 + 13 * width
@@ -325,28 +318,12 @@ def test_bf16_loses_the_addition_that_the_article_names(lang: str) -> None:
 # Words
 
 
-@cache
-def glossary(lang: str) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    """(English term, translation, words not used for it) for each line of a glossary's table."""
-    lines = GLOSSARY.joinpath(f"{lang}.md").read_text(encoding="utf-8").splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
-    return tuple(
-        (english, term, tuple(word.strip() for word in avoided.split(",") if word.strip()))
-        for english, term, avoided in rows[2:]
-    )
-
-
-def _says(text: str, term: str) -> bool:
-    """Whether a text has a term, inflected at its end or part of a compound."""
-    return term.casefold() in text.casefold().replace("\xa0", " ")
-
-
 @pytest.mark.parametrize("lang", TRANSLATIONS)
 def test_a_term_of_the_english_text_is_the_glossarys_in_translation(lang: str) -> None:
     missing = [
         f"{english}: {term}"
         for english, term, _ in glossary(lang)
-        if _says(prose("en"), english) and not _says(prose(lang), term)
+        if says(prose("en"), english) and not says(prose(lang), term)
     ]
     assert missing == []
 
@@ -358,7 +335,7 @@ def test_no_second_word_for_a_term(lang: str, page: str) -> None:
         word
         for _, _, avoided in glossary(lang)
         for word in avoided
-        if _says(without_code(prose(lang, page)), word)
+        if says(without_code(prose(lang, page)), word)
     ]
     assert second == []
 
@@ -368,7 +345,7 @@ def test_the_glossary_does_not_forbid_its_own_terms(lang: str) -> None:
     terms = [term for _, term, _ in glossary(lang)]
     assert len(set(terms)) == len(terms)
     for _, _, avoided in glossary(lang):
-        assert not [(word, term) for word in avoided for term in terms if _says(term, word)]
+        assert not [(word, term) for word in avoided for term in terms if says(term, word)]
 
 
 @pytest.mark.parametrize("lang", TRANSLATIONS)
@@ -385,25 +362,8 @@ def test_the_catalogue_uses_the_glossarys_words_for_the_labels(lang: str) -> Non
         assert translate(field.label, lang).casefold() == terms[field.label.casefold()].casefold()
 
 
-# Typography: patterns that must not occur, and why.
-
-_UNIT = "|".join(unit for unit in UNITS if len(unit) > 1)
-_EVERYWHERE = {
-    rf"\d (?:{_UNIT})\b": "a breaking space before a unit",
-    r"(?<![^\W\d])[x*] *\d": "a letter or an asterisk for ×",
-    r"[ \t]\n": "a space at the end of a line",
-    r"\d -\d| - ": "a hyphen for a minus or a dash",
-    r"['\"]": "a straight quotation mark",
-}
-
-
 @every_page
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_typography(lang: str, page: str) -> None:
     text = without_code(prose(lang, page)).replace("**", "")
-    faults = [
-        f"{why}: {text[max(0, found.start() - 15) : found.end() + 15]!r}"
-        for pattern, why in (_EVERYWHERE | PARTICULARS[lang]["forbidden"]).items()
-        for found in re.finditer(pattern, text)
-    ]
-    assert faults == []
+    assert faults(text, lang) == []

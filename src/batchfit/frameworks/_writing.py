@@ -134,6 +134,11 @@ def elsewhere(settings: TrainingSettings, *fields: str) -> list[Note]:
     return [Note(name, places[name]) for name in fields if getattr(settings, name)]
 
 
+def added(keys: str) -> Sentence:
+    """What only the person can fill in."""
+    return Sentence("Add {keys}.", keys=Code(keys))
+
+
 def launch_line(command: str) -> Sentence:
     """The line to start the training with."""
     return Sentence("Launch: {command}", command=Code(command))

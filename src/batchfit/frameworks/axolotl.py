@@ -17,6 +17,7 @@ from batchfit.frameworks._writing import (
     Emitted,
     Note,
     Remark,
+    added,
     commented,
     counts,
     head,
@@ -131,9 +132,9 @@ def _raised(sharding: str | None, lora_rank: int | None) -> bool:
 
 
 def _notes(settings: TrainingSettings) -> list[Note]:
-    notes = [Note("dataset", Sentence("Add datasets, and a learning_rate."))]
+    notes = [Note("dataset", added("datasets, learning_rate"))]
     if settings.model is None:
-        notes.append(Note("model", Sentence("Add base_model.")))
+        notes.append(Note("model", added("base_model")))
     if settings.lora_targets and not settings.lora_rank:
         notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
     if settings.checkpointing == "selective" and settings.sharding == "fsdp":

@@ -10,6 +10,7 @@ from batchfit.frameworks._writing import (
     Emitted,
     Note,
     Remark,
+    added,
     commented,
     counts,
     elsewhere,
@@ -115,7 +116,7 @@ def _notes(settings: TrainingSettings) -> list[Note]:
         Note("accumulation_steps", Sentence("Global batch / GPUs / micro-batch, when the run starts."))
     )
     if settings.model is None:
-        notes.append(Note("model", Sentence("Add model.name, tokenizer, train_loader and scheduler.")))
+        notes.append(Note("model", added("model.name, tokenizer, train_loader, scheduler")))
     if settings.optimizer and settings.optimizer not in _OPTIMIZERS:
         notes.append(
             Note(

@@ -6,7 +6,7 @@ from typing import Any
 
 from batchfit.frameworks._huggingface import arguments, from_arguments, launch_notes
 from batchfit.frameworks._reading import Section, keys_of, load
-from batchfit.frameworks._writing import Emitted, Note, Remark, commented, head, launch_line, yaml_text
+from batchfit.frameworks._writing import Emitted, Note, Remark, added, commented, head, launch_line, yaml_text
 from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
@@ -84,9 +84,9 @@ def _optimizer(settings: TrainingSettings) -> dict[str, Any]:
 
 
 def _notes(settings: TrainingSettings) -> list[Note]:
-    notes = [Note("dataset", Sentence("Add dataset and template."))]
+    notes = [Note("dataset", added("dataset, template"))]
     if settings.model is None:
-        notes.append(Note("model", Sentence("Add model_name_or_path.")))
+        notes.append(Note("model", added("model_name_or_path")))
     if settings.lora_rank and (settings.precision or "").endswith("-mixed"):
         notes.append(
             Note("precision", Sentence("Frozen weights stay in 16 bits; only the adapters have 32."))

@@ -64,7 +64,7 @@ def emit(settings: TrainingSettings, lang: str) -> Emitted:
         "activation_checkpoint": _checkpoint(settings),
     }
     launch = torchrun(settings, f"-m torchtitan.train --job.config_file {FILENAME}")
-    release = Sentence("For torchtitan to 0.2. {launch}", launch=launch)
+    release = Sentence("For torchtitan to {release}. {launch}", release=Code("0.2"), launch=launch)
     later = (_flags(training, parallelism), *_token_flags(settings))
     lines = head(TITLE, settings, notes, release, *later, lang=lang)
     return Emitted(commented(lines) + toml_text(tables, lang), FILENAME, tuple(notes))
@@ -79,8 +79,9 @@ def _flags(training: dict[str, Any], parallelism: dict[str, Any]) -> Sentence:
         if value is not None
     ]
     return Sentence(
-        "For 0.3, as flags after --module and --config: {flags}; activation checkpointing and the optimizer stand in "
-        "the configuration function.",
+        "For {release}, as flags after --module and --config: {flags}; activation checkpointing and the optimizer "
+        "stand in the configuration function.",
+        release=Code("0.3"),
         flags=Code(" ".join(said)),
     )
 
@@ -95,7 +96,12 @@ def _token_flags(settings: TrainingSettings) -> tuple[Sentence, ...]:
         "max_context_length": settings.seq_len,
     }
     flags = " ".join(f"--training.{key} {value}" for key, value in said.items())
-    return (Sentence("Its main branch after 0.3 counts the batch in tokens: {flags}", flags=Code(flags)),)
+    counted = Sentence(
+        "Its main branch after {release} counts the batch in tokens: {flags}",
+        release=Code("0.3"),
+        flags=Code(flags),
+    )
+    return (counted,)
 
 
 def _optimizer(settings: TrainingSettings) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from batchfit.frameworks._huggingface import (
     with_weights,
 )
 from batchfit.frameworks._reading import Reading, Section, file_format, keys_of, load, python_calls
-from batchfit.frameworks._writing import Emitted, Note, Remark, commented, head, launch_line, yaml_text
+from batchfit.frameworks._writing import Emitted, Note, Remark, added, commented, head, launch_line, yaml_text
 from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
@@ -54,7 +54,7 @@ def emit(settings: TrainingSettings, lang: str) -> Emitted:
         "packing": Remark(False, Sentence("true fills every sample to max_length; the peak is the same")),
     }
     if settings.model is None:
-        notes.append(Note("model", Sentence("Add model_name_or_path.")))
+        notes.append(Note("model", added("model_name_or_path")))
     if settings.lora_targets and not settings.lora_rank:
         notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
     launch = f"trl sft --config {FILENAME} --dataset_name YOUR/DATA"

@@ -1,0 +1,81 @@
+"""The catalogues speak one language well: its terms, its typography, and one way to speak to a reader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.particulars import PARTICULARS, faults, glossary, says
+from tests.test_catalogues import TRANSLATED, catalogues
+
+#: What other rules hold for: code, what a person types, and names with the number of a version.
+_LITERAL = re.compile(
+    r"`[^`]+`|[A-Za-z_]+(?:\.\w+)*\(\)|\b[a-z_]+[._][a-z_.]+\b|--[a-z-]+|5%|\d:12GB,8:14GB|2\^80"
+    r"|(?:PyTorch|bitsandbytes|Liger-Kernel|PCI Express) [\d.]+(?: x16)?"
+)
+#: What stands for a placeholder and for a literal: a sign that is of no script.
+_ANYTHING = "\ue000"
+#: Reasons that hold for prose alone: in messages, signs of direction hold a value together.
+_OF_PROSE = frozenset(
+    {"a sign of direction, which the page sets itself", "a question without its opening mark"}
+)
+
+
+def forms(lang: str) -> Iterator[tuple[str, str]]:
+    """Each English text with each form of its translation."""
+    for message in catalogues.read(catalogues.LOCALE / f"{lang}.po"):
+        if message.id:
+            english = message.id if isinstance(message.id, str) else message.id[1]
+            for form in [message.string] if isinstance(message.string, str) else message.string:
+                yield english, form
+
+
+def bare(text: str) -> str:
+    """A text without its placeholders and without what is the same in every language."""
+    return _LITERAL.sub(_ANYTHING, re.sub(r"\{\w+\}", _ANYTHING, text))
+
+
+@pytest.mark.parametrize("lang", TRANSLATED)
+def test_typography(lang: str) -> None:
+    found = [fault for _, form in forms(lang) for fault in faults(bare(form), lang, but=_OF_PROSE)]
+    assert found == []
+
+
+#: Where a word that the glossary has another one for means something else.
+_MEANT = {
+    ("zh-Hans", "内存"): ("Metal's recommended working set", "for want of memory or time"),  # not a card's
+    ("ar", "معامل"): ("Coefficient of the fit", "Scales per block of 8-bit values"),
+    ("ar", "رمز"): ("QR code", "Symbol"),
+}
+
+
+@pytest.mark.parametrize("lang", TRANSLATED)
+def test_no_second_word_for_a_term(lang: str) -> None:
+    second = [
+        (word, form)
+        for english, form in forms(lang)
+        for term, _, avoided in glossary(lang)
+        if says(bare(english), term)
+        for word in avoided
+        if says(bare(form), word) and not any(part in english for part in _MEANT.get((lang, word), ()))
+    ]
+    assert second == []
+
+
+@pytest.mark.parametrize("lang", TRANSLATED)
+def test_a_unit_that_follows_a_placeholder_stays_with_it(lang: str) -> None:
+    broken = [form for _, form in forms(lang) if re.search(r"\} (?:[kKMGT]i?B|GB/s|TFLOP/s|µs)\b", form)]
+    assert broken == []
+
+
+def test_faults_are_found() -> None:
+    assert faults("Der Stand ist 5 %, sagst du.", "de")
+    assert faults("¿Quiere usted 8 bits?", "es")
+    assert faults("你的显卡", "zh-Hans")
+    assert faults("顯示卡 (80 GB)", "zh-Hant")
+    assert faults("Ton modèle : voilà", "fr")
+    assert faults("أضف A و B", "ar")
+    assert not faults(bare("seit PyTorch 2.8 etwa `5 %`"), "de")
+    assert all("forbidden" in particulars for particulars in PARTICULARS.values())
