@@ -6,8 +6,9 @@ puts the style into the picture, for files and notebooks. Memory has the same co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from unicodedata import east_asian_width
 
@@ -151,15 +152,17 @@ def _kinds(activations: Mapping[str, int]) -> list[Segment]:
     ]
 
 
-def pictures_of(answered: Plans) -> dict[str, str]:
-    """The pictures there are of an answer: of the best plan, or of the nearest where nothing fits."""
+def pictures_of(answered: Plans) -> dict[str, Callable[[], str]]:
+    """What draws the pictures that there are of an answer: of the best plan, or of the nearest where nothing fits."""
     shown = answered.best or (answered.nearest[0].plan if answered.nearest else None)
-    found = {
-        "memory": memory_bar(shown) if shown else "",
-        "micro-batch": memory_curve(answered.curve) if answered.curve else "",
-        "pareto": pareto_front(answered.front),
-    }
-    return {name: picture for name, picture in found.items() if picture}
+    found: dict[str, Callable[[], str]] = {}
+    if shown is not None:
+        found["memory"] = partial(memory_bar, shown)
+    if answered.curve is not None:
+        found["micro-batch"] = partial(memory_curve, answered.curve)
+    if any(plan.relative_step_time is not None for plan in answered.front):
+        found["pareto"] = partial(pareto_front, answered.front)
+    return found
 
 
 def memory_bar(plan: Plan, lang: str = SOURCE, width: int = WIDTH) -> str:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchfit.planning.envelope import Envelope
+from batchfit.planning.envelope import Envelope, allocated
 from batchfit.profile import NO_LIMIT, MemoryProfile
 from tests.planning.decoder import SMALL, decoder, family
 
@@ -17,14 +17,23 @@ def test_arrays_agree_with_the_profile(
 ) -> None:
     envelope, steps = Envelope(profile, seq_len), 2 if accumulates else 1
     micro = np.array([1, 2, 3, 7, 8, 64, 1000])
-    allocated = envelope.allocated(micro, accumulates)
-    reserved = envelope.reserved(micro, allocated, accumulates)
+    peaks = envelope.allocated(micro, accumulates)
+    reserved = envelope.reserved(micro, peaks, accumulates)
     assert reserved is not None
     for index, micro_batch in enumerate(micro.tolist()):
         peak = profile.peak(micro_batch, steps, seq_len)
-        assert allocated[index] == peak.allocated_bytes
+        assert peaks[index] == peak.allocated_bytes
         assert int(reserved[index]) == pytest.approx(peak.reserved_bytes, rel=1e-9)
     assert envelope.largest(capacity, accumulates) == profile.largest_micro_batch(capacity, steps, seq_len)
+
+
+def test_several_profiles_at_once_take_what_each_takes_alone() -> None:
+    micro = np.array([1, 2, 7, 1000])
+    envelopes = [Envelope(profile, 2048) for profile in family(SMALL)]
+    for accumulates in (False, True):
+        rows = allocated(envelopes, micro, accumulates)
+        for envelope, row in zip(envelopes, rows, strict=True):
+            assert row.tolist() == envelope.allocated(micro, accumulates).tolist()
 
 
 def test_a_profile_that_was_never_replayed_has_no_reserved_peak() -> None:
@@ -47,7 +56,7 @@ def test_nothing_that_grows_has_no_limit(accumulates: bool) -> None:
 def test_more_bytes_than_64_bits_hold_are_still_more_than_any_card_has() -> None:
     envelope = Envelope(decoder(SMALL), 16384)
     micro = np.array([10**9, 10**12])
-    allocated = envelope.allocated(micro, True)
-    reserved = envelope.reserved(micro, allocated, True)
+    peaks = envelope.allocated(micro, True)
+    reserved = envelope.reserved(micro, peaks, True)
     assert reserved is not None
-    assert min(*allocated, *reserved) > 10**18
+    assert min(*peaks, *reserved) > 10**18

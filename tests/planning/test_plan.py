@@ -167,6 +167,21 @@ def test_nothing_fits_says_what_comes_closest_and_what_to_change() -> None:
     assert "do not fit" in answer.sentence
 
 
+def test_adapters_are_advised_with_all_else_as_it_was() -> None:
+    answer = plan(
+        family(),
+        batch=256,
+        gpu="a100-80gb",
+        gpus=1,
+        seq_len=4096,
+        precision="bf16-mixed",
+        optimizer="adamw-8bit",
+    )
+    (advised,) = (advice.plan for advice in answer.advice if advice.change == "lora")
+    assert advised is not None
+    assert (advised.precision, advised.optimizer) == ("bf16-mixed", "adamw-8bit")
+
+
 def test_the_cheapest_change_is_told_first() -> None:
     answer = plan(
         family(),

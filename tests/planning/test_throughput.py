@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from batchfit.gpus import find_gpu, load_gpus
+from batchfit.planning.costs import Costs
 from batchfit.planning.rates import MATMUL_SHARES, Rates, rates
 from batchfit.planning.throughput import ERROR_FILE, StepClock, clock, model_error, traffic
 from batchfit.profile import MemoryProfile
@@ -52,6 +53,20 @@ def test_a_small_micro_batch_wastes_the_card() -> None:
     assert one.micro_batch_seconds > 5 * many.micro_batch_seconds / 512
 
 
+def test_many_settings_at_once_take_what_each_takes_alone() -> None:
+    clocks = [
+        StepClock(decoder(checkpointing=kind), card(gpu), sharding, 16, 4096)
+        for kind in ("none", "full")
+        for gpu in ("a100-80gb", "rtx-4090")
+        for sharding in ("ddp", "zero2", "fsdp")
+    ]
+    micro = np.array([1, 2, 3, 16])
+    per_micro, once = Costs.stacked([each.costs for each in clocks]).times(micro)
+    for row, each in enumerate(clocks):
+        for alone, together in zip(each.costs.times(micro), (per_micro[row], once[row]), strict=True):
+            assert alone.tolist() == together.tolist()
+
+
 def test_launches_bound_a_tiny_model() -> None:
     profile = decoder(SMALL, seq_len=(16, 4096))
     time = StepClock(profile, card("h100-80gb"), "none", 1, 16).explain(1, 1)
@@ -77,7 +92,7 @@ def test_talking_to_others_never_makes_a_step_faster_but_for_a_shared_optimizer(
     speed = StepClock(profile, card(), sharding, 8, 4096)
     alone = StepClock(profile, card(), "none", 1, 4096)
     micro = np.array([1, 2, 4])
-    assert (speed.micro(micro) >= alone.micro(micro)).all()
+    assert (speed.costs.times(micro)[0] >= alone.costs.times(micro)[0]).all()
 
 
 def test_slow_links_hurt_what_sends_with_every_micro_batch() -> None:

@@ -207,8 +207,8 @@ def _write_pictures(answered: Plans, folder: Path) -> None:
     from batchfit import charts
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name, picture in charts.pictures_of(answered).items():
-        (folder / f"{name}.svg").write_text(charts.standalone(picture), encoding="utf-8")
+    for name, draw in charts.pictures_of(answered).items():
+        (folder / f"{name}.svg").write_text(charts.standalone(draw()), encoding="utf-8")
 
 
 # ---- Words ---------------------------------------------------------------------------------------------------

@@ -147,8 +147,20 @@ def _shorter(situation: Situation) -> Iterator[Advice]:
 def _adapters(situation: Situation) -> Iterator[Advice]:
     """LoRA, and LoRA on quantised weights, where the model has profiles of them."""
     kind = kind_of(situation.chosen[0])
-    there = {kind_of(profile) for profile in situation.profiles}
-    for other in sorted(there, key=lambda k: (k.quantize or "", k.lora_rank or 0, k.precision or "")):
+    asked = situation.request.kind
+    there = {
+        each
+        for each in map(kind_of, situation.profiles)
+        # What is asked for stays as it is.
+        if asked.precision in (None, each.precision) and asked.optimizer in (None, each.optimizer)
+    }
+
+    def nearest(other: Kind) -> tuple[object, ...]:
+        """Whatever else is as it was comes first."""
+        alike = other.precision == kind.precision, other.optimizer == kind.optimizer
+        return other.quantize or "", other.lora_rank or 0, *(not each for each in alike), str(other)
+
+    for other in sorted(there, key=nearest):
         if other.lora_rank is None or (other.lora_rank, other.quantize) == (kind.lora_rank, kind.quantize):
             continue
         profiles = choose(situation.profiles, other)

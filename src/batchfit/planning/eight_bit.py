@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from batchfit.formulas.optimizer_state import BLOCK, SCALE_BYTES
-from batchfit.planning.kept import kept
+from batchfit.kept import kept
 from batchfit.profile import Line, MemoryProfile, Polynomial
 
 #: Two states of one byte for each trained parameter, and for every block of 256 of each a scale of four bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from batchfit.profile import NO_LIMIT, PHASES, MemoryProfile, evaluate
@@ -50,12 +51,8 @@ class Envelope:
 
     def allocated(self, micro_batch: Counts, accumulates: bool) -> Counts:
         """The allocated peak in bytes at each micro-batch."""
-        import numpy as np
-
-        highest = np.zeros(len(micro_batch))
-        for constant, slope in self._lines[accumulates]:
-            np.maximum(highest, constant + slope * micro_batch, out=highest)
-        return _whole(highest)
+        peaks: Counts = allocated([self], micro_batch, accumulates)[0]
+        return peaks
 
     def reserved(self, micro_batch: Counts, allocated: Counts, accumulates: bool) -> Counts | None:
         """The reserved peak in bytes where the profile was replayed through the allocator, else None."""
@@ -75,6 +72,18 @@ class Envelope:
             ratios = [self._profile.reserved_ratio(b, steps, self._seq_len) or 1.0 for b in asked]
             found = self._known_ratios[accumulates] = asked, ratios
         return found
+
+
+def allocated(envelopes: Sequence[Envelope], micro_batch: Counts, accumulates: bool) -> Counts:
+    """The allocated peaks in bytes of several profiles, a row each, at each micro-batch."""
+    import numpy as np
+
+    lines = [envelope._lines[accumulates] for envelope in envelopes]
+    most = max(map(len, lines))
+    nothing = (float("-inf"), 0.0)
+    table = np.array([each + [nothing] * (most - len(each)) for each in lines]).reshape(len(lines), most, 2)
+    sizes = table[:, :, :1] + table[:, :, 1:] * micro_batch
+    return _whole(sizes.max(axis=1, initial=0.0))
 
 
 def _highest(lines: list[tuple[float, float]]) -> list[tuple[float, float]]:

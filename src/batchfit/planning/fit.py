@@ -8,6 +8,7 @@ from typing import Literal
 
 from batchfit.errors import BadInput
 from batchfit.gpus import Gpu, load_gpus
+from batchfit.kept import kept
 from batchfit.sentences import Sentence, Size
 from batchfit.units import format_bytes, parse_bytes
 
@@ -23,6 +24,10 @@ HEADROOM_REASON = Sentence(
 #: NCCL keeps buffers of 4 MiB to send and to receive for each of up to 32 channels (NCCL documentation,
 #: NCCL_BUFFSIZE and NCCL_MAX_NCHANNELS; 32 is what it opens over NVSwitch).
 NCCL_BYTES = 2 * 32 * 4 * 2**20
+
+
+#: Capacities that are kept: one answer looks at every card there is, and at its own for each option.
+_KEPT = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +70,18 @@ def capacity(gpu: Gpu, replicas: int = 1, headroom: str | int | None = None) -> 
     `headroom` is a share ("5%"), a size ("2GiB", a bare number is GB) or bytes; HEADROOM_SHARE by default.
     Raises BadInput on `headroom`.
     """
+    return _capacity(gpu, replicas > 1, headroom)
+
+
+@kept(_KEPT)
+def _capacity(gpu: Gpu, communicates: bool, headroom: str | int | None) -> Capacity:
     context, assumption = _context(gpu)
-    kept, reason = _headroom(headroom, gpu.memory_bytes)
+    kept_free, reason = _headroom(headroom, gpu.memory_bytes)
     return Capacity(
         total_bytes=gpu.memory_bytes,
         context_bytes=context,
-        communication_bytes=NCCL_BYTES if replicas > 1 else 0,
-        headroom_bytes=kept,
+        communication_bytes=NCCL_BYTES if communicates else 0,
+        headroom_bytes=kept_free,
         headroom_reason=reason,
         assumptions=assumption,
     )

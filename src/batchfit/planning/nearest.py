@@ -83,16 +83,26 @@ def in_memory(found: Sequence[Option], request: Request) -> tuple[Nearest, ...]:
 
     Of the options that reach the target exactly where there are any, at the pinned or smallest micro-batch.
     """
-    plans = []
-    for option in found:
-        micro = request.micro_batch or 1
-        steps = request.accumulation_steps or max(1, request.target.samples // (micro * option.replicas))
-        if request.most_accumulation is not None:
-            steps = min(steps, request.most_accumulation)
-        plans.append(make_plan(option, request, micro, steps))
-    if not plans:
+    import numpy as np
+
+    micro = request.micro_batch or 1
+    one = np.array([micro], dtype=np.int64)
+
+    def steps_on(replicas: int) -> int:
+        steps = request.accumulation_steps or max(1, request.target.samples // (micro * replicas))
+        return min(steps, request.most_accumulation or steps)
+
+    def away(option: Option) -> int:
+        return abs(micro * steps_on(option.replicas) * option.replicas - request.target.samples)
+
+    def peak(option: Option) -> int:
+        return int(option.envelope.allocated(one, steps_on(option.replicas) > 1)[0])
+
+    nearest = min(map(away, found), default=0)
+    chosen = min((option for option in found if away(option) == nearest), key=peak, default=None)
+    if chosen is None:
         return ()
-    smallest = min(plans, key=lambda plan: (abs(plan.drift), plan.peak_allocated_bytes))
+    smallest = make_plan(chosen, request, micro, steps_on(chosen.replicas))
     lacking = smallest.peak_allocated_bytes - smallest.capacity_bytes
     if lacking <= 0:
         return ()

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from batchfit.errors import BadInput
+from batchfit.kept import kept
 from batchfit.planning.envelope import Envelope
 from batchfit.planning.fit import Capacity, capacity
-from batchfit.planning.kept import kept
 from batchfit.planning.rates import Rates, computes_in, rates
 from batchfit.planning.request import Request
 from batchfit.planning.throughput import StepClock, clock
@@ -21,18 +21,25 @@ _KEPT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One of the options, with what is needed to judge its plans. `whole` is the profile as it was given, `profile`
-    that of one of the replicas, `envelope` the latter's peaks."""
+    """One of the options, with what is needed to judge its plans. `whole` is the profile as it was given."""
 
     whole: MemoryProfile
-    profile: MemoryProfile
-    envelope: Envelope
     sharding: str
     checkpointing: str
     replicas: int
     seq_len: int | None
     capacity: Capacity
     clock: StepClock | None
+
+    @property
+    def profile(self) -> MemoryProfile:
+        """The profile of one of the replicas. It is made where it is asked for: many options reach no target."""
+        return sharded(self.whole, self.sharding, self.replicas)
+
+    @property
+    def envelope(self) -> Envelope:
+        """The peaks of one of the replicas."""
+        return _envelope(self.profile, self.seq_len)
 
 
 def options(profiles: Sequence[MemoryProfile], request: Request) -> list[Option]:
@@ -44,12 +51,9 @@ def options(profiles: Sequence[MemoryProfile], request: Request) -> list[Option]
         for profile in profiles:
             seq_len = seq_len_for(profile, request.seq_len)
             for sharding in _shardings(profile, request, replicas):
-                one = sharded(profile, sharding, replicas)
                 found.append(
                     Option(
                         profile,
-                        one,
-                        _envelope(one, seq_len),
                         sharding,
                         checkpointing_of(profile),
                         replicas,

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from batchfit.errors import BadInput
 from batchfit.gpus import Gpu, load_gpus
-from batchfit.planning.kept import kept
+from batchfit.kept import kept
 from batchfit.profile import MemoryProfile
 from batchfit.sentences import Rounded, Sentence, Share
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from batchfit.errors import BadInput
 from batchfit.gpus import Gpu
@@ -65,6 +66,11 @@ class Request:
             return (self.sharding,) if (self.sharding == "none") == (replicas == 1) or replicas == 1 else ()
         return ("none",) if replicas == 1 else tuple(name for name in SHARDINGS if name != "none")
 
+    def reaches(self, replicas: int) -> bool:
+        """Whether any batch within the target is a multiple of what these replicas do at once, as far as pinned."""
+        unit = replicas * (self.micro_batch or 1) * (self.accumulation_steps or 1)
+        return self.target.high // unit * unit >= self.target.low
+
     def replica_counts(self) -> list[int]:
         """The numbers of replicas to try, most first: those that divide the target, and those that divide the GPUs,
         which is how clusters are cut; among them all the GPUs."""
@@ -74,9 +80,10 @@ class Request:
         return sorted(counts, reverse=True)
 
 
-def _divisors(number: int, largest: int) -> set[int]:
+@lru_cache(maxsize=1024)
+def _divisors(number: int, largest: int) -> frozenset[int]:
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return {d for d in [*small, *(number // d for d in small)] if d <= largest}
+    return frozenset(d for d in [*small, *(number // d for d in small)] if d <= largest)
 
 
 def _check_count(name: str, value: object) -> None:

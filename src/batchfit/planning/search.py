@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from batchfit.planning.candidates import candidates
-from batchfit.planning.envelope import Envelope
+from batchfit.planning.costs import Costs
+from batchfit.planning.envelope import allocated
 from batchfit.planning.fit import Verdict
 from batchfit.planning.options import Option
 from batchfit.planning.rank import Scores, order, simplicity
@@ -20,64 +23,115 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from batchfit.planning.envelope import Counts
+
+
+#: Candidates of several options are scored at once, up to so many numbers in an array.
+_MOST_AT_ONCE = 1_000_000
+
 
 def search(found: Sequence[Option], request: Request) -> Scores:
     """The scores of every candidate that fits, at least tightly."""
-    return _joined([score(index, option, request) for index, option in enumerate(found)])
+    most = {
+        index: option.envelope.largest(option.capacity.capacity_bytes, accumulates=False)
+        for index, option in enumerate(found)
+        if request.reaches(option.replicas)
+    }
+    largest: dict[int, int] = {}
+    for index, each in most.items():
+        largest[found[index].replicas] = max(each, largest.get(found[index].replicas, 0))
+    tried = {replicas: _Tried.of(replicas, each, request) for replicas, each in largest.items()}
+    parts = []
+    for replicas, run in groupby(most, key=lambda index: found[index].replicas):
+        group, at_once = list(run), max(1, _MOST_AT_ONCE // (len(tried[replicas].micro) or 1))
+        for start in range(0, len(group), at_once):
+            parts.append(_scores(group[start : start + at_once], found, tried[replicas], request))
+    return _joined(parts)
 
 
-def score(index: int, option: Option, request: Request) -> Scores:
-    """The candidates of one option that fit. Memory and time are computed once for each micro-batch, not for each
-    candidate, since they follow from it and from whether there is accumulation."""
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """The candidates on a number of replicas, ascending in the micro-batch; each micro-batch once, `alone`, and at
+    which `place` among these the candidates have theirs."""
+
+    micro: Counts
+    steps: Counts
+    alone: Counts
+    place: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, replicas: int, most: int, request: Request) -> _Tried:
+        """Those of micro-batches up to `most`."""
+        import numpy as np
+
+        micro, steps = candidates(
+            request.target,
+            replicas,
+            most_micro_batch=most,
+            micro_batch=request.micro_batch,
+            accumulation_steps=request.accumulation_steps,
+            most_accumulation_steps=request.most_accumulation,
+        )
+        # Candidates ascend in the micro-batch: each one's first is where it differs from the one before.
+        first = np.append(True, micro[1:] != micro[:-1])[: len(micro)]
+        return cls(micro, steps, micro[first], np.cumsum(first) - 1)
+
+
+def _scores(indices: Sequence[int], found: Sequence[Option], tried: _Tried, request: Request) -> Scores:
+    """The candidates of some options, all of as many replicas, that fit. Memory and time are computed once for each
+    micro-batch, not for each candidate, since they follow from it and from whether there is accumulation."""
     import numpy as np
 
-    envelope = option.envelope
-    most = envelope.largest(option.capacity.capacity_bytes, accumulates=False)
-    if most < (request.micro_batch or 1):
+    if not len(tried.micro):
         return _none()
-    micro, steps = candidates(
-        request.target,
-        option.replicas,
-        most_micro_batch=most,
-        micro_batch=request.micro_batch,
-        accumulation_steps=request.accumulation_steps,
-        most_accumulation_steps=request.most_accumulation,
+    group = [found[index] for index in indices]
+    place, several = tried.place, tried.steps > 1
+    alone, accumulating = (_peaks(group, tried.alone, accumulates) for accumulates in (False, True))
+    peaks = np.where(several, accumulating[0][:, place], alone[0][:, place])
+    most_bytes = np.where(several, accumulating[1][:, place], alone[1][:, place])
+    capacity, headroom = (
+        np.array([[getattr(option.capacity, name)] for option in group], dtype=np.int64)
+        for name in ("capacity_bytes", "headroom_bytes")
     )
-    # Candidates ascend in the micro-batch: each one's first is where it differs from the one before.
-    first = np.append(True, micro[1:] != micro[:-1])[: len(micro)]
-    tried, place = micro[first], np.cumsum(first) - 1
-    alone, accumulating = (_peaks(envelope, tried, accumulates) for accumulates in (False, True))
-    several = steps > 1
-    allocated = np.where(several, accumulating[0][place], alone[0][place])
-    most_bytes = np.where(several, accumulating[1][place], alone[1][place])
-    room = option.capacity
-    fits = allocated <= room.capacity_bytes
-    samples = micro * steps * option.replicas
-    if option.clock is None:
-        seconds = 1.0 / (micro * option.replicas)
-    else:
-        per_micro, once = option.clock.micro(tried), option.clock.once(tried)
-        seconds = (steps * per_micro[place] + once[place]) / samples
+    samples = tried.micro * tried.steps * group[0].replicas
+    option, candidate = np.nonzero(peaks <= capacity)
     return Scores(
-        option=np.full(int(fits.sum()), index, dtype=np.int32),
-        micro_batch=micro[fits],
-        accumulation_steps=steps[fits],
-        drift=(samples - request.target.samples)[fits],
-        peak_bytes=most_bytes[fits],
-        tight=(most_bytes > room.capacity_bytes - room.headroom_bytes)[fits],
-        seconds=seconds[fits],
+        option=np.array(indices, dtype=np.int32)[option],
+        micro_batch=tried.micro[candidate],
+        accumulation_steps=tried.steps[candidate],
+        drift=(samples - request.target.samples)[candidate],
+        peak_bytes=most_bytes[option, candidate],
+        tight=(most_bytes > capacity - headroom)[option, candidate],
+        seconds=_seconds(group, tried, samples)[option, candidate],
     )
 
 
-def _peaks(
-    envelope: Envelope, tried: NDArray[np.int64], accumulates: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Allocated peaks, and the larger of allocated and reserved ones."""
+def _seconds(group: Sequence[Option], tried: _Tried, samples: Counts) -> NDArray[np.float64]:
+    """Seconds per sample of each option's candidates; where no time can be told, see Scores."""
     import numpy as np
 
-    allocated = envelope.allocated(tried, accumulates)
-    reserved = envelope.reserved(tried, allocated, accumulates)
-    return allocated, allocated if reserved is None else np.maximum(allocated, reserved)
+    clocks = [option.clock for option in group]
+    untimed = 1.0 / (tried.micro * group[0].replicas)
+    if None in clocks:
+        rows = [_seconds([option], tried, samples)[0] if option.clock else untimed for option in group]
+        return np.array(rows)
+    per_micro, once = Costs.stacked([clock.costs for clock in clocks if clock]).times(tried.alone)
+    seconds: NDArray[np.float64] = (tried.steps * per_micro[:, tried.place] + once[:, tried.place]) / samples
+    return seconds
+
+
+def _peaks(group: Sequence[Option], tried: Counts, accumulates: bool) -> tuple[Counts, Counts]:
+    """Allocated peaks, and the larger of allocated and reserved ones, a row for each option."""
+    import numpy as np
+
+    envelopes = [option.envelope for option in group]
+    peaks = allocated(envelopes, tried, accumulates)
+    most = peaks.copy()
+    for row, envelope in enumerate(envelopes):
+        reserved = envelope.reserved(tried, peaks[row], accumulates)
+        if reserved is not None:
+            np.maximum(peaks[row], reserved, out=most[row])
+    return peaks, most
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:
@@ -105,7 +159,8 @@ def best_first(scores: Scores, found: Sequence[Option]) -> list[int]:
     steps = np.array([simplicity(option.sharding, option.checkpointing) for option in found], dtype=np.int64)
     timed = all(option.clock is not None for option in found)
     # Without a model of time there is no error of it; the fewest micro-batches come first.
-    return [int(index) for index in order(scores, steps, model_error() if timed else 1e-9)]
+    found_order: list[int] = order(scores, steps, model_error() if timed else 1e-9).tolist()
+    return found_order
 
 
 def plans_at(

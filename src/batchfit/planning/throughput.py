@@ -28,9 +28,10 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from batchfit.planning.kept import kept
+from batchfit.kept import kept
+from batchfit.planning.costs import Costs
 from batchfit.planning.rates import Rates
-from batchfit.profile import MemoryProfile, Polynomial, evaluate
+from batchfit.profile import MemoryProfile, evaluate
 from batchfit.sentences import Sentence, Share
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class StepClock:
     """The time of steps with one profile on one kind of card, in one sharding over `replicas`.
 
     `profile` is the unsharded one: its compute is what each replica computes. One optimizer step of a micro-batches of
-    b samples takes `a * micro(b) + once(b)`.
+    b samples takes `a * micro + once`, which `costs.times(b)` gives.
     """
 
     def __init__(
@@ -117,73 +118,56 @@ class StepClock:
     ) -> None:
         compute = profile.compute
         attention = evaluate(compute.attention_flops, seq_len)
-        self._flops = evaluate(compute.step_flops, seq_len) - attention
-        self._attention = attention / rates.attention
-        self._matmul_bytes = _line(compute.matmul_bytes, seq_len)
-        self._other_bytes = _line(compute.other_bytes, seq_len)
-        self._launches = compute.kernels_per_micro_batch * rates.launch
-        forward = evaluate(compute.forward_flops, seq_len)
-        step = evaluate(compute.step_flops, seq_len)
-        self._backward_share = 1 - forward / step if step else 0.0
-        self._rates = rates
-        self.sources = rates.sources
+        forward, step = (evaluate(flops, seq_len) for flops in (compute.forward_flops, compute.step_flops))
+        matmul_bytes, other_bytes = (
+            [evaluate(each, seq_len) for each in moved]
+            for moved in (compute.matmul_bytes, compute.other_bytes)
+        )
         bus = rates.bus(replicas)
         sent = traffic(profile, sharding, replicas)
-        self._sent = sent.per_micro_batch / bus
-        self._exposed = self._sent / max(1, sum(unit.count for unit in profile.model.units))
-        self._reduce, self._gather = sent.gradients / bus, sent.weights / bus
         parts = replicas if sharding not in ("none", "ddp") else 1
-        self._optimizer = max(
-            compute.optimizer_bytes / parts / rates.memory, compute.kernels_per_optimizer_step * rates.launch
+        self.sources = rates.sources
+        self.costs = Costs(
+            flops=step - attention,
+            matmul=rates.matmul,
+            matmul_bytes=matmul_bytes[0],
+            matmul_bytes_per_sample=matmul_bytes[1],
+            attention=attention / rates.attention,
+            other_bytes=other_bytes[0],
+            other_bytes_per_sample=other_bytes[1],
+            memory=rates.memory,
+            launches=compute.kernels_per_micro_batch * rates.launch,
+            sent=sent.per_micro_batch / bus,
+            exposed=sent.per_micro_batch / bus / max(1, sum(unit.count for unit in profile.model.units)),
+            backward_share=1 - forward / step if step else 0.0,
+            reduce=sent.gradients / bus,
+            gather=sent.weights / bus,
+            optimizer=max(
+                compute.optimizer_bytes / parts / rates.memory,
+                compute.kernels_per_optimizer_step * rates.launch,
+            ),
         )
-
-    def _kernels(self, micro_batch: Counts) -> tuple[Seconds, Seconds, Seconds]:
-        """Seconds of products by FLOPs and by bytes, and of everything else, on the GPU alone."""
-        rates = self._rates
-        constant, slope = self._matmul_bytes
-        other_constant, other_slope = self._other_bytes
-        samples = micro_batch.astype(float)
-        return (
-            self._flops * samples / rates.matmul,
-            (constant + slope * samples) / rates.memory,
-            self._attention * samples + (other_constant + other_slope * samples) / rates.memory,
-        )
-
-    def micro(self, micro_batch: Counts) -> Seconds:
-        """Seconds of one micro-batch of each size, with the communication that comes with each."""
-        import numpy as np
-
-        by_flops, by_bytes, rest = self._kernels(micro_batch)
-        kernels: Seconds = np.maximum(np.maximum(by_flops, by_bytes) + rest, self._launches)
-        return np.maximum(kernels, self._sent) + self._exposed
-
-    def once(self, micro_batch: Counts) -> Seconds:
-        """Seconds once per window: gradients as far as the last backward does not hide them, weights, optimizer."""
-        import numpy as np
-
-        hidden: Seconds = self._backward_share * self.micro(micro_batch)
-        return np.maximum(0.0, self._reduce - hidden) + self._gather + self._optimizer
 
     def explain(self, micro_batch: int, accumulation_steps: int) -> StepTime:
         """Where the seconds of one step go, and what limits a micro-batch."""
         import numpy as np
 
-        one = np.array([micro_batch], dtype=np.int64)
-        by_flops, by_bytes, rest = (float(seconds[0]) for seconds in self._kernels(one))
+        costs, one = self.costs, np.array([micro_batch], dtype=np.int64)
+        by_flops, by_bytes, rest = (float(seconds[0]) for seconds in costs.kernels(one))
         kernels = max(by_flops, by_bytes) + rest
-        computing = self._attention * micro_batch + (by_flops if by_flops >= by_bytes else 0.0)
+        computing = costs.attention * micro_batch + (by_flops if by_flops >= by_bytes else 0.0)
         limits = {
             "compute" if computing >= kernels / 2 else "memory": kernels,
-            "launches": self._launches,
-            "communication": self._sent,
+            "launches": costs.launches,
+            "communication": costs.sent,
         }
-        micro, once = float(self.micro(one)[0]), float(self.once(one)[0])
-        waiting = micro - max(kernels, self._launches)
+        micro, once = (float(seconds[0]) for seconds in costs.times(one))
+        waiting = micro - max(kernels, costs.launches)
         return StepTime(
             seconds=accumulation_steps * micro + once,
             micro_batch_seconds=micro,
-            communication_seconds=accumulation_steps * waiting + once - self._optimizer,
-            optimizer_seconds=self._optimizer,
+            communication_seconds=accumulation_steps * waiting + once - costs.optimizer,
+            optimizer_seconds=costs.optimizer,
             bound=max(limits, key=lambda name: limits[name]),
         )
 
@@ -217,11 +201,6 @@ def traffic(profile: MemoryProfile, sharding: str, replicas: int) -> Traffic:
         # Weights are gathered for forward and again for backward, then gradients are reduced to shards.
         return Traffic(2 * weights + gradients, 0.0, 0.0)
     return Traffic(0.0, 0.0, 0.0)
-
-
-def _line(bytes_moved: tuple[Polynomial, Polynomial], seq_len: int | None) -> tuple[float, float]:
-    constant, per_sample = bytes_moved
-    return evaluate(constant, seq_len), evaluate(per_sample, seq_len)
 
 
 def spent(time: StepTime) -> dict[str, Any]:

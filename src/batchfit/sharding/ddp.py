@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from batchfit.kept import kept
 from batchfit.profile import Line, MemoryProfile
 from batchfit.sharding.edit import Amount, constant, edited, part, plus
 
@@ -33,7 +34,11 @@ class DDP:
     name = "ddp"
 
     def apply(self, profile: MemoryProfile, replicas: int) -> MemoryProfile:
-        """The profile of one of `replicas`."""
+        """The profile of one of `replicas`, which does not depend on how many there are."""
+        return _applied(profile, self)
+
+    def of_any(self, profile: MemoryProfile) -> MemoryProfile:
+        """The profile of one of several replicas."""
         buckets = constant(sum(u.count * u.trainable_weights_bytes for u in profile.model.units))
 
         def beside(line: Line) -> Line:
@@ -60,3 +65,8 @@ class DDP:
         if "optimizer_step" in phases:
             made["optimizer_step"] = tuple(map(held, phases["optimizer_step"]))
         return made
+
+
+@kept(256)
+def _applied(profile: MemoryProfile, ddp: DDP) -> MemoryProfile:
+    return ddp.of_any(profile)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from operator import add
 
 from batchfit.errors import BadInput
+from batchfit.kept import kept
 from batchfit.profile import Line, MemoryProfile, Polynomial, evaluate
 
 #: A part of a line: (constant, per sample of the micro-batch), each a polynomial over the sequence length.
@@ -28,13 +30,21 @@ def plus(a: Amount, b: Amount) -> Amount:
     return _sum(a[0], b[0]), _sum(a[1], b[1])
 
 
+def raised(amount: Amount, nbytes: float) -> Amount:
+    """A part with so many more bytes, whatever the micro-batch."""
+    (first, *rest), slope = amount
+    return (first + nbytes, *rest), slope
+
+
 def times(amount: Amount, factor: float) -> Amount:
     """`factor` of a part."""
-    return tuple(c * factor for c in amount[0]), tuple(c * factor for c in amount[1])
+    return tuple([c * factor for c in amount[0]]), tuple([c * factor for c in amount[1]])
 
 
 def _sum(a: Polynomial, b: Polynomial) -> Polynomial:
-    return tuple(x + y for x, y in zip_longest(a, b, fillvalue=0))
+    if len(a) == len(b):
+        return tuple(map(add, a, b))
+    return tuple([x + y for x, y in zip_longest(a, b, fillvalue=0)])
 
 
 def _total(polynomials: Iterable[Polynomial]) -> Polynomial:
@@ -112,6 +122,7 @@ def longest(profile: MemoryProfile) -> int | None:
     return profile.seq_len.maximum if profile.seq_len else None
 
 
+@kept(256)
 def check_parts(profile: MemoryProfile) -> None:
     """Raises BadInput where lines do not say what they are made of, as after a calibration by measured peaks."""
     seq_len = longest(profile)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from batchfit.profile import Line, MemoryProfile, Unit
-from batchfit.sharding.edit import Activations, constant, part, plus
+from batchfit.sharding.edit import Activations, constant, part, raised
 from batchfit.sharding.replica import ROOT, BlockReplica, Pass, Point, check_policy, shards_of
 
 
@@ -77,7 +77,7 @@ class _Replica(BlockReplica):
             for line in inside:
                 yield self._line(line, gradients=gradients, gathered=gathered, communication=size)
             if inside and (unit.count > 1 or unit is not self.blocks[0]):
-                top = max(inside, key=self._steepness)
+                top = max(inside, key=self.told.steepness)
                 yield self._line(
                     top,
                     gradients=gradients,
@@ -113,10 +113,10 @@ class _Replica(BlockReplica):
         )
         if run.own and over_blocks:
             finished = 0 if run.accumulated else self.gradients - self.root.gradients_shard
-            own = self._whole(plus(gradients, constant(-self._traced(self.blocks))))
+            own = self._whole(raised(gradients, -self._traced(self.blocks)))
             return self._line(
                 line,
-                gradients=plus(own, constant(run.accumulated + finished)),
+                gradients=raised(own, run.accumulated + finished),
                 gathered=self.root.gathered,
                 communication=self.sizes[self.blocks[0].name].reduction if run.reduces else 0,
             )
@@ -124,7 +124,7 @@ class _Replica(BlockReplica):
         stay = 0.0 if resharded else sum(u.count * self.sizes[u.name].gathered for u in self.blocks)
         return self._line(
             line,
-            gradients=plus(self._whole(gradients) if run.own else constant(0), constant(run.accumulated)),
+            gradients=raised(self._whole(gradients) if run.own else constant(0), run.accumulated),
             gathered=self.root.gathered + stay,
             communication=self.last.gathered if resharded else 0,
         )
@@ -157,10 +157,10 @@ class _Replica(BlockReplica):
         own = constant(0)
         if run.own:
             done = n * sizes.traced + self._traced(later)
-            own = self._whole(plus(part(point.line, "gradients"), constant(-done)))
+            own = self._whole(raised(part(point.line, "gradients"), -done))
         return self._line(
             point.line,
-            gradients=plus(own, constant(gradients)),
+            gradients=raised(own, gradients),
             gathered=self.root.gathered + gathered,
             communication=ahead + reducing,
         )

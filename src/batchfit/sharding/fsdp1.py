@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from batchfit.errors import BadInput
 from batchfit.profile import Line, MemoryProfile, Unit, evaluate
-from batchfit.sharding.edit import Activations, constant, part, plus
+from batchfit.sharding.edit import Activations, constant, part, raised
 from batchfit.sharding.replica import ROOT, BlockReplica, Pass, Point, check_policy, shards_of
 
 PREFETCH = ("pre", "post", "none")
@@ -130,10 +130,10 @@ class _Replica(BlockReplica):
         root = self._traced([u for u in self._units() if u.name == ROOT])
         if self.blocks and self._fixed(gradients) > root:
             finished = 0 if run.accumulated else self.gradients - self.root.gradients_shard
-            own = self._whole(plus(gradients, constant(-self._traced(self.blocks))))
+            own = self._whole(raised(gradients, -self._traced(self.blocks)))
             return self._line(
                 line,
-                gradients=plus(own, constant(run.accumulated + finished)),
+                gradients=raised(own, run.accumulated + finished),
                 gathered=self.root.gathered,
             )
         if not self.policy.reshard_after_forward:
@@ -142,16 +142,16 @@ class _Replica(BlockReplica):
             gathered = self.last.gathered if self.policy.backward_prefetch == "pre" else 0
         return self._line(
             line,
-            gradients=plus(self._whole(gradients), constant(run.accumulated)),
+            gradients=raised(self._whole(gradients), run.accumulated),
             gathered=self.root.gathered + gathered,
         )
 
     def _backward_in_block(self, point: Point, unit: Unit, run: Pass) -> Line:
         done = point.finished * self.sizes[unit.name].traced + self._traced(self._after(unit))
-        own = self._whole(plus(part(point.line, "gradients"), constant(-done)))
+        own = self._whole(raised(part(point.line, "gradients"), -done))
         return self._line(
             point.line,
-            gradients=plus(own, constant(self._kept(point.finished, unit, run))),
+            gradients=raised(own, self._kept(point.finished, unit, run)),
             gathered=self._gathered(point.finished, unit, ahead=not self._has_units_inside(unit)),
         )
 

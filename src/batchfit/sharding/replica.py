@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from batchfit.errors import BadInput
+from batchfit.kept import kept
 from batchfit.profile import Line, MemoryProfile, States, Unit, evaluate
 from batchfit.sharding.edit import (
     ITEM_BYTES,
@@ -15,9 +16,10 @@ from batchfit.sharding.edit import (
     Amount,
     constant,
     edited,
+    fixed,
     longest,
     part,
-    plus,
+    raised,
     times,
 )
 from batchfit.sharding.precision import Elements, mixed_type
@@ -102,6 +104,100 @@ class Point:
     finished: int
 
 
+class Told:
+    """What a profile's lines tell of its blocks, however many replicas share them: where lines run, how far backward
+    got there, and what a block keeps. `traced` are the bytes of each unit's gradients as traced, one block's."""
+
+    def __init__(self, profile: MemoryProfile, traced: tuple[int, ...]) -> None:
+        self.seq_len = longest(profile)
+        units = profile.model.units
+        self.blocks = [u for u in units if u.name != ROOT]
+        self._traced = {u.name: nbytes for u, nbytes in zip(units, traced, strict=True)}
+        # Phases and units are told by being the same object: units may be alike in name.
+        self._within: dict[tuple[int, str, int], list[Line]] = {}
+        self._points: dict[tuple[int, bool, int], list[Point]] = {}
+        first = profile.phases.get("first_micro", ())
+        self.saved = {u.name: self._saved_by_block(u, first) for u in self.blocks}
+
+    def within(self, lines: tuple[Line, ...], direction: str, unit: Unit | None) -> list[Line]:
+        """Those of a phase's lines that run in a direction in a unit; None for those in none of the blocks."""
+        key = id(lines), direction, id(unit)
+        if key not in self._within:
+            self._within[key] = [
+                line for line in lines if line.where.startswith(direction) and self._unit_of(line) is unit
+            ]
+        return self._within[key]
+
+    def _unit_of(self, line: Line) -> Unit | None:
+        _, _, module = line.where.partition(": ")
+        return next((u for u in self.blocks if f"{module}.".startswith(f"{u.name}.")), None)
+
+    def points(self, lines: tuple[Line, ...], unit: Unit, own: bool) -> list[Point]:
+        """Where backward can be highest in a unit: in its first two blocks and in its last two.
+
+        A profile's lines hold the first block of backward, where most activations are alive, and the last,
+        where all gradients are. Memory is linear in between but for what is gathered and reduced, and that
+        differs in the first and in the last block only; so the second and the last but one are interpolated.
+        """
+        key = id(lines), own, id(unit)
+        if key not in self._points:
+            self._points[key] = self._found(lines, unit, own)
+        return self._points[key]
+
+    def _found(self, lines: tuple[Line, ...], unit: Unit, own: bool) -> list[Point]:
+        points = self._of_lines(lines, unit, own)
+        first = [p for p in points if not p.finished]
+        block = self._traced[unit.name] if own else 0
+        for n in sorted({1, unit.count - 2} - {p.finished for p in points}):
+            if 0 < n < unit.count:
+                points += [Point(self._deeper(p.line, n, unit, block), n) for p in first]
+        return points
+
+    def _of_lines(self, lines: tuple[Line, ...], unit: Unit, own: bool) -> list[Point]:
+        """The profile's lines of backward in a unit, each with the number of blocks that were done."""
+        inside = self.within(lines, "backward", unit)
+        block = self._traced[unit.name] if own else 0
+        gradients = [fixed(line, "gradients", self.seq_len) for line in inside]
+        # A little more than the division gives, since norms at a block's edges may be counted on either side.
+        return [
+            Point(line, min(int((held - min(gradients)) / block + 0.01) if block else 0, unit.count - 1))
+            for line, held in zip(inside, gradients, strict=True)
+        ]
+
+    def _deeper(self, line: Line, n: int, unit: Unit, block_gradients: float) -> Line:
+        """A line of the first block, with n blocks finished: their activations gone, their gradients there."""
+        return edited(
+            line,
+            {"gradients": raised(part(line, "gradients"), n * block_gradients)},
+            activations=Activations.of(line).plus(self.saved[unit.name], -n),
+        )
+
+    def _saved_by_block(self, unit: Unit, lines: tuple[Line, ...]) -> Activations:
+        """Activations that each of the unit's blocks keeps for backward: what the first has more than the last.
+
+        Nothing where the profile's lines do not tell, as where no weight of the blocks is trained.
+        """
+        points = self._of_lines(lines, unit, own=True)
+        first = [p.line for p in points if p.finished == 0]
+        last = [p.line for p in points if p.finished == unit.count - 1]
+        if not first or not last or unit.count < 2:
+            return Activations()
+        top, bottom = max(first, key=self.steepness), max(last, key=self.steepness)
+        apart = Activations.of(top).plus(Activations.of(bottom), -1)
+        return apart.times(1 / (unit.count - 1))
+
+    def steepness(self, line: Line) -> float:
+        """Bytes that one more sample adds, at the longest length."""
+        return evaluate(line.per_sample, self.seq_len)
+
+
+#: What lines tell is kept of a few dozen models: each number of replicas asks for it again.
+@kept(256)
+def told(profile: MemoryProfile, traced: tuple[int, ...]) -> Told:
+    """What a profile's lines tell of its blocks."""
+    return Told(profile, traced)
+
+
 class BlockReplica(ABC):
     """One replica's lines. Blocks are alike within a unit, and a line over them is told by how far it got."""
 
@@ -120,7 +216,8 @@ class BlockReplica(ABC):
         self.optimizer_factor = self._optimizer_factor()
         traced = self._all("traced")
         self.gradients_factor = self._all("gradients") / traced if traced else 1.0
-        self.saved = {u.name: self._saved_by_block(u) for u in self.blocks}
+        self.told = told(profile, tuple(self._with_gradients(unit)[1] for unit in units))
+        self.saved = self.told.saved
 
     def _sizes(self, unit: Unit) -> Sizes:
         policy, g = self.policy, self.g
@@ -217,7 +314,7 @@ class BlockReplica(ABC):
                 "weights": constant(self.weights + gathered),
                 "gradients": gradients,
                 "optimizer": times(part(line, "optimizer"), self.optimizer_factor),
-                "buffers": plus(self.elements.without_cast_copies(line), constant(communication)),
+                "buffers": raised(self.elements.without_cast_copies(line), communication),
             },
             where,
             activations,
@@ -225,13 +322,7 @@ class BlockReplica(ABC):
 
     def _within(self, run: Pass, direction: str, unit: Unit | None) -> list[Line]:
         """The lines of a direction that run in a unit; None for those in none of the blocks."""
-        return [
-            line for line in run.lines if line.where.startswith(direction) and self._unit_of(line) is unit
-        ]
-
-    def _unit_of(self, line: Line) -> Unit | None:
-        _, _, module = line.where.partition(": ")
-        return next((u for u in self.blocks if f"{module}.".startswith(f"{u.name}.")), None)
+        return self.told.within(run.lines, direction, unit)
 
     # -- what each generation does in its own way
 
@@ -243,55 +334,9 @@ class BlockReplica(ABC):
     def _backward(self, run: Pass) -> Iterator[Line]:
         """The lines of backward."""
 
-    # -- how far backward got
-
     def _points(self, unit: Unit, run: Pass) -> list[Point]:
-        """Where backward can be highest in a unit: in its first two blocks and in its last two.
-
-        A profile's lines hold the first block of backward, where most activations are alive, and the last,
-        where all gradients are. Memory is linear in between but for what is gathered and reduced, and that
-        differs in the first and in the last block only; so the second and the last but one are interpolated.
-        """
-        points = self._told(unit, run)
-        first = [p for p in points if not p.finished]
-        block = self.sizes[unit.name].traced if run.own else 0
-        for n in sorted({1, unit.count - 2} - {p.finished for p in points}):
-            if 0 < n < unit.count:
-                points += [Point(self._deeper(p.line, n, unit, block), n) for p in first]
-        return points
-
-    def _told(self, unit: Unit, run: Pass) -> list[Point]:
-        """The profile's lines of backward in a unit, each with the number of blocks that were done."""
-        inside = self._within(run, "backward", unit)
-        block = self.sizes[unit.name].traced if run.own else 0
-        gradients = [self._fixed(part(line, "gradients")) for line in inside]
-        # A little more than the division gives, since norms at a block's edges may be counted on either side.
-        return [
-            Point(line, min(int((held - min(gradients)) / block + 0.01) if block else 0, unit.count - 1))
-            for line, held in zip(inside, gradients, strict=True)
-        ]
-
-    def _deeper(self, line: Line, n: int, unit: Unit, block_gradients: float) -> Line:
-        """A line of the first block, with n blocks finished: their activations gone, their gradients there."""
-        return edited(
-            line,
-            {"gradients": plus(part(line, "gradients"), constant(n * block_gradients))},
-            activations=Activations.of(line).plus(self.saved[unit.name], -n),
-        )
-
-    def _saved_by_block(self, unit: Unit) -> Activations:
-        """Activations that each of the unit's blocks keeps for backward: what the first has more than the last.
-
-        Nothing where the profile's lines do not tell, as where no weight of the blocks is trained.
-        """
-        points = self._told(unit, self._first())
-        first = [p.line for p in points if p.finished == 0]
-        last = [p.line for p in points if p.finished == unit.count - 1]
-        if not first or not last or unit.count < 2:
-            return Activations()
-        top, bottom = max(first, key=self._steepness), max(last, key=self._steepness)
-        apart = Activations.of(top).plus(Activations.of(bottom), -1)
-        return apart.times(1 / (unit.count - 1))
+        """Where backward can be highest in a unit."""
+        return self.told.points(run.lines, unit, run.own)
 
     # -- small helpers
 
@@ -301,9 +346,6 @@ class BlockReplica(ABC):
     def _traced(self, units: Iterable[Unit]) -> float:
         """Bytes of these units' gradients as traced."""
         return sum(u.count * self.sizes[u.name].traced for u in units)
-
-    def _steepness(self, line: Line) -> float:
-        return evaluate(line.per_sample, self.seq_len)
 
     def _fixed(self, amount: Amount) -> float:
         return evaluate(amount[0], self.seq_len)

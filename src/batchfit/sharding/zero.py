@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from batchfit.profile import Line, MemoryProfile, States
-from batchfit.sharding.edit import Amount, constant, edited, part, plus, times
+from batchfit.sharding.edit import Amount, constant, edited, part, raised, times
 from batchfit.sharding.precision import Elements
 
 
@@ -57,26 +57,28 @@ class _Replica:
         elements = self.elements = Elements.of(profile)
         self.partition = elements.trainable / replicas
         item = elements.compute_bytes
-        self.master = constant(4 * self.partition)
+        self.optimizer_states: dict[Amount, Amount] = {}
         self.weights = elements.computed_weights
         if zero.stage == 3:
             live = min(elements.total, zero.stage3_max_live_parameters)
             self.weights = elements.computed_weights * (1 / replicas + live / elements.total)
         self.partition_gradients = constant(item * self.partition)
-        self.bucket = constant(0)
+        self.bucket = 0.0
         if zero.contiguous_gradients:
             buffers = 2 if zero.overlap_comm else 1
             flattened = min(zero.reduce_bucket_size, elements.trainable)
-            self.bucket = constant(item * (buffers * zero.reduce_bucket_size + flattened))
+            self.bucket = item * (buffers * zero.reduce_bucket_size + flattened)
 
     def profile(self) -> MemoryProfile:
         base, elements = self.base, self.elements
         # A gradient is alive on its own only until it is in its bucket. That is what a later micro-batch does
         # too, where a new gradient is added to one that is there, so both take the lines of the latter.
         later = base.phases.get("later_micro") or base.phases.get("first_micro", ())
+        micro = [(line, self.micro(line)) for line in later]
+        first, further = ({"gradients": self.gradients(each)} for each in (True, False))
         phases = {
-            "first_micro": tuple(self.micro(line, first=True) for line in later),
-            "later_micro": tuple(self.micro(line, first=False) for line in later),
+            "first_micro": tuple(edited(line, {**held, **first}) for line, held in micro),
+            "later_micro": tuple(edited(line, {**held, **further}) for line, held in micro),
             "optimizer_step": tuple(self.step(line) for line in base.phases.get("optimizer_step", ())),
         }
         held = self.gradients(first=False)[0][0]
@@ -96,23 +98,24 @@ class _Replica:
             return constant(self.elements.compute_bytes * self.elements.trainable)
         return times(self.partition_gradients, 1 if first or self.zero.stage == 3 else 2)
 
-    def micro(self, line: Line, first: bool) -> Line:
+    def micro(self, line: Line) -> dict[str, Amount]:
+        """What is held at a line of a micro-batch, but for gradients."""
         buffers = self.elements.without_cast_copies(line)
         if self.zero.stage == 3 or line.where.startswith("backward"):
-            buffers = plus(buffers, self.bucket)
-        return edited(
-            line,
-            {
-                "weights": constant(self.weights),
-                "gradients": self.gradients(first),
-                "optimizer": self.optimizer(line),
-                "buffers": buffers,
-            },
-        )
+            buffers = raised(buffers, self.bucket)
+        return {
+            "weights": constant(self.weights),
+            "optimizer": self.optimizer(line),
+            "buffers": buffers,
+        }
 
     def optimizer(self, line: Line) -> Amount:
         """The partition's share of the state, and of the temporaries of a step, in fp32; and the fp32 copy."""
-        return plus(times(part(line, "optimizer"), self.elements.to_fp32 / self.replicas), self.master)
+        traced = part(line, "optimizer")
+        if traced not in self.optimizer_states:
+            share = times(traced, self.elements.to_fp32 / self.replicas)
+            self.optimizer_states[traced] = raised(share, 4 * self.partition)
+        return self.optimizer_states[traced]
 
     def step(self, line: Line) -> Line:
         zero = self.zero
@@ -120,12 +123,12 @@ class _Replica:
         weights = self.elements.computed_weights / (self.replicas if zero.stage == 3 else 1)
         buffers = self.elements.without_cast_copies(line)
         if zero.stage == 3:
-            buffers = plus(buffers, self.bucket)
+            buffers = raised(buffers, self.bucket)
         return edited(
             line,
             {
                 "weights": constant(weights),
-                "gradients": plus(self.partition_gradients, constant(4 * upcast)),
+                "gradients": raised(self.partition_gradients, 4 * upcast),
                 "optimizer": self.optimizer(line),
                 "buffers": buffers,
             },

@@ -125,9 +125,15 @@ class PlanAnswer:
         writer.writerows(records)
         return file.getvalue()
 
-    def pictures(self) -> dict[str, str]:
-        """The pictures that can be downloaded, each a complete SVG file."""
-        return {name: charts.standalone(picture) for name, picture in charts.pictures_of(self.first).items()}
+    @property
+    def pictures(self) -> tuple[str, ...]:
+        """The names of the pictures that can be downloaded."""
+        return tuple(charts.pictures_of(self.first))
+
+    def picture(self, name: str) -> str | None:
+        """One of them as a complete SVG file; None where there is none of that name."""
+        draw = charts.pictures_of(self.first).get(name)
+        return None if draw is None else charts.standalone(draw())
 
 
 def answer_to(state: PlanState) -> PlanAnswer:

@@ -8,7 +8,7 @@ from functools import cache
 from markupsafe import Markup, escape
 
 from batchfit.gpus import load_gpus
-from batchfit.planning.kept import kept
+from batchfit.kept import kept
 from batchfit.web.model_catalogue import ModelCatalogue
 
 _MAKERS = ("NVIDIA", "AMD", "Apple", "Intel")

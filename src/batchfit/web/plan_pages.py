@@ -30,7 +30,7 @@ def shown(site: Site, state: PlanState) -> dict[str, Any]:
         "query": state.query(),
         "ready": answer.ready if answer.answers else None,
         "frameworks": frameworks.names(),
-        "pictures": answer.pictures() if answer.answers else {},
+        "pictures": answer.pictures if answer.answers else (),
         "most_characters": MOST_CHARACTERS,
         "preload": site.assets.with_imports("plan.js", "sharing.js"),
     }
@@ -84,7 +84,7 @@ def plan_picture(state: PlanState, name: str) -> Stored | None:
     answer: PlanAnswer = answer_to(state)
     if not answer.answers:
         return _wrong(state)
-    picture = answer.pictures().get(name)
+    picture = answer.picture(name)
     if picture is None:
         return None
     return Stored(picture.encode(), "image/svg+xml", headers=_as_file(f"{name}.svg"))

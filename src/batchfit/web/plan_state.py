@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 from urllib.parse import urlencode
 
@@ -175,7 +175,7 @@ class PlanState:
         """The query that gives this state, with some fields changed, in any language. What is as usual is left out,
         but for the model, without which the link would say nothing."""
         pairs = {name: text for name, text in self.pairs(**changed).items() if text != DEFAULTS.get(name)}
-        return urlencode(pairs | self.beside, safe=",:/")
+        return "&".join(_written(name, text) for name, text in (pairs | self.beside).items())
 
     def command(self) -> str:
         """The command that gives the same answer."""
@@ -190,6 +190,12 @@ class PlanState:
         points = [word for each in self.points for word in ("--point", str(each))]
         made = shlex.join(["batchfit", "calibrate", *points, "--save", OWN_FILE])
         return f"{made} && {shlex.join(words)}"
+
+
+@lru_cache(maxsize=4096)
+def _written(name: str, text: str) -> str:
+    """A field as an address has it. A page has some seventy links that differ from its own in one."""
+    return urlencode({name: text}, safe=",:/")
 
 
 def read_plan_state(

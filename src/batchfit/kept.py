@@ -29,7 +29,7 @@ def kept(most: int) -> Callable[[Function], Function]:
     given by position, and compared."""
 
     def decorated(function: Function) -> Function:
-        @lru_cache(maxsize=most)
+        @lru_cache(maxsize=most, typed=True)
         def made(first: _Same, *rest: Hashable) -> object:
             return function(first.value, *rest)
 
