@@ -84,44 +84,100 @@ class Bert(nn.Module):
 
     def __init__(self, config: Mapping[str, Any], seq_len: int) -> None:
         super().__init__()
-        hidden, vocab = config["hidden_size"], config["vocab_size"]
-        self.operations = OPERATIONS[config["operations"]]()
+        hidden = config["hidden_size"]
+        operations = OPERATIONS[config["operations"]]()
         self.predictions: int | None = config.get("predictions")
+        self.embedding = _Embedding(config["vocab_size"], hidden, operations)
+        self.layers = _layers(config, operations)
+        self.pooler = nn.Linear(hidden, hidden)
+        if self.predictions:
+            self.words = _MaskedWords(hidden, self.embedding, operations)
+        self.two = nn.Linear(hidden, 2)
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
+        x: Tensor = self.layers(self.embedding(input_ids))
+        if self.predictions is None:
+            begins, ends = self.two(x).float().unbind(-1)
+            return F.cross_entropy(begins, labels[:, 0]) + F.cross_entropy(ends, labels[:, 0])
+        logits = self.words(x, self.predictions)
+        first = torch.tanh(self.pooler(x[:, 0]))
+        follows = F.cross_entropy(self.two(first).float(), torch.zeros_like(labels[:, 0]))
+        return _loss(logits, labels, self.predictions) + follows
+
+
+class Electra(nn.Module):
+    """Pre-training of ELECTRA: a small generator fills masked positions, and a discriminator tells for each token
+    whether it is the true one. Both share the embedding.
+
+    Source: NVIDIA/DeepLearningExamples, TensorFlow2/LanguageModeling/ELECTRA, modeling.py and pretrain_utils.py.
+    """
+
+    def __init__(self, config: Mapping[str, Any], seq_len: int) -> None:
+        super().__init__()
+        hidden, small = config["hidden_size"], config["generator_hidden_size"]
+        operations = OPERATIONS[config["operations"]]()
+        self.operations = operations
+        self.predictions: int = config["predictions"]
+        self.embedding = _Embedding(config["vocab_size"], hidden, operations)
+        self.project = nn.Linear(hidden, small)
+        size = {"hidden_size": small, "intermediate_size": 4 * small, "num_attention_heads": small // 64}
+        self.generator = _layers({**config, **size}, operations)
+        self.words = _MaskedWords(small, self.embedding, operations)
+        self.layers = _layers(config, operations)
+        self.transform, self.is_true = nn.Linear(hidden, hidden), nn.Linear(hidden, 1)
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
+        logits = self.words(self.generator(self.project(self.embedding(input_ids))), self.predictions)
+        sampled = self._sampled(logits.detach().float()).view(-1, self.predictions)
+        filled = torch.cat([sampled, input_ids[:, self.predictions :]], dim=1)
+        x = self.operations.gelu(self.transform(self.layers(self.embedding(filled))))
+        told = self.is_true(x).squeeze(-1).float()
+        truth = (filled == input_ids).float()
+        return _loss(logits, labels, self.predictions) + F.binary_cross_entropy_with_logits(told, truth)
+
+    def _sampled(self, logits: Tensor) -> Tensor:
+        """A word by its probability: the highest logit with Gumbel noise."""
+        noise = -torch.log(-torch.log(torch.rand_like(logits)))
+        return torch.argmax(logits + noise, dim=-1)
+
+
+def _loss(logits: Tensor, labels: Tensor, predictions: int) -> Tensor:
+    return F.cross_entropy(logits.float(), labels[:, :predictions].flatten())
+
+
+class _Embedding(nn.Module):
+    def __init__(self, vocab: int, hidden: int, operations: Operations) -> None:
+        super().__init__()
+        self.operations = operations
         self.words, self.places = nn.Embedding(vocab, hidden), nn.Embedding(512, hidden)
         self.kinds = nn.Embedding(2, hidden)
         self.norm = nn.LayerNorm(hidden)
-        self.layers = nn.ModuleList(
-            _Layer(config, self.operations) for _ in range(config["num_hidden_layers"])
-        )
-        self.pooler = nn.Linear(hidden, hidden)
-        if self.predictions:
-            self.transform, self.transform_norm = nn.Linear(hidden, hidden), nn.LayerNorm(hidden)
-            self.bias = nn.Parameter(torch.empty(vocab))
-            self.follows = nn.Linear(hidden, 2)
-        else:
-            self.spans = nn.Linear(hidden, 2)
 
-    def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
-        places = torch.arange(input_ids.size(1), device=input_ids.device)
-        x = self.words(input_ids) + self.places(places) + self.kinds(torch.zeros_like(input_ids))
-        x = self.operations.dropout(self.operations.norm(x, self.norm))
-        for layer in self.layers:
-            x = layer(x)
-        return self._masked(x, labels) if self.predictions else self._answers(x, labels)
+    def forward(self, ids: Tensor) -> Tensor:
+        places = torch.arange(ids.size(1), device=ids.device)
+        x = self.words(ids) + self.places(places) + self.kinds(torch.zeros_like(ids))
+        return self.operations.dropout(self.operations.norm(x, self.norm))
 
-    def _masked(self, x: Tensor, labels: Tensor) -> Tensor:
-        assert self.predictions
-        rows = torch.arange(x.size(0) * self.predictions, device=x.device)
+
+class _MaskedWords(nn.Module):
+    """Logits over the vocabulary, by the embedding's own weights, for so many positions of each sample."""
+
+    def __init__(self, hidden: int, embedding: _Embedding, operations: Operations) -> None:
+        super().__init__()
+        self.operations = operations
+        vocab, width = embedding.words.weight.shape
+        self.transform, self.norm = nn.Linear(hidden, width), nn.LayerNorm(width)
+        self.words, self.bias = embedding.words, nn.Parameter(torch.empty(vocab))
+
+    def forward(self, x: Tensor, predictions: int) -> Tensor:
+        rows = torch.arange(x.size(0) * predictions, device=x.device)
         picked = x.flatten(0, 1).index_select(0, rows)
-        picked = self.operations.norm(self.operations.gelu(self.transform(picked)), self.transform_norm)
-        logits = F.linear(picked, self.words.weight) + self.bias
-        loss = F.cross_entropy(logits.float(), labels[:, : self.predictions].flatten())
-        first = torch.tanh(self.pooler(x[:, 0]))
-        return loss + F.cross_entropy(self.follows(first).float(), torch.zeros_like(labels[:, 0]))
+        picked = self.operations.norm(self.operations.gelu(self.transform(picked)), self.norm)
+        return F.linear(picked, self.words.weight) + self.bias
 
-    def _answers(self, x: Tensor, labels: Tensor) -> Tensor:
-        begins, ends = self.spans(x).float().unbind(-1)
-        return F.cross_entropy(begins, labels[:, 0]) + F.cross_entropy(ends, labels[:, 0])
+
+def _layers(config: Mapping[str, Any], operations: Operations) -> nn.Sequential:
+    return nn.Sequential(*(_Layer(config, operations) for _ in range(config["num_hidden_layers"])))
 
 
 class _Layer(nn.Module):

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from bench.accuracy.bert import Bert
+from bench.accuracy.bert import Bert, Electra
 from bench.accuracy.litgpt_model import LitGpt
 from bench.accuracy.torchtune_llama import TorchtuneLlama
 
@@ -170,5 +170,6 @@ PLAIN: dict[str, Callable[[Mapping[str, Any], int], nn.Module]] = {
     "llmfoundry-mpt": Mpt,
     "torchtune-llama": TorchtuneLlama,
     "bert-of-its-time": Bert,
+    "electra-of-its-time": Electra,
     "litgpt": LitGpt,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from bench.accuracy.families import figures, question
@@ -54,8 +56,47 @@ def test_what_cannot_be_expressed_is_said() -> None:
         asked("dle-259", gpu="Titan Z")
     with pytest.raises(CannotExpress, match="how many of 256 tokens"):
         asked("dle-001", seq_len="256")
-    with pytest.raises(CannotExpress, match="ELECTRA"):
-        asked("dle-001", model="ELECTRA-Base")
+    with pytest.raises(CannotExpress, match="no batch ran"):
+        asked("dle-259", micro_batch="0")
+
+
+def test_electra_has_a_small_generator_and_runs_with_xla() -> None:
+    ask = asked("dle-002", model="ELECTRA-Base", hidden="768")
+    assert ask.trace["config"]["model_type"] == "electra-of-its-time"
+    assert ask.trace["config"]["generator_hidden_size"] == 256
+    assert ask.trace["config"]["predictions"] == 19
+    assert ask.trace["config"]["operations"] == "pytorch"
+    tuned = asked("dle-002", model="ELECTRA-Base", hidden="768", notes="finetune SQuAD; TF2", seq_len="384")
+    assert tuned.trace["config"]["model_type"] == "bert-of-its-time"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", ["bert-of-its-time", "electra-of-its-time"])
+@pytest.mark.parametrize("operations", ["pytorch", "tensorflow1", "tensorflow2"])
+def test_the_models_train(kind: str, operations: str) -> None:
+    import torch
+
+    from bench.accuracy.plain_models import PLAIN
+
+    config = {
+        "operations": operations,
+        "predictions": 3,
+        "hidden_size": 192,
+        "generator_hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "vocab_size": 50,
+    }
+    model = PLAIN[kind](config, 16)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.02)
+    ids = torch.randint(0, 50, (2, 16))
+    loss = model(input_ids=ids, labels=ids)
+    # As likely as chance: one word of fifty, and one of two.
+    assert loss.item() == pytest.approx(math.log(50) + math.log(2), rel=0.1)
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 @pytest.mark.torch
