@@ -41,6 +41,8 @@ SOURCES = [
     "planning/*.py",
     "frameworks/*.py",
     "cli/calc.py",
+    "cli/plan.py",
+    "cli/_plan_text.py",
     "cli/_sections.py",
     "cli/_formulas.py",
     "web/*.py",

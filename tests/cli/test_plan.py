@@ -12,6 +12,7 @@ from batchfit import frameworks
 from batchfit.cli import cli
 from batchfit.cli.plan import NOTHING_FITS
 from batchfit.frameworks import read_settings
+from batchfit.languages import languages
 from tests.planning.decoder import SMALL, decoder, family
 
 CONTRACT = {
@@ -147,12 +148,42 @@ def test_the_terminal_says_it_in_order(saved: list[str]) -> None:
     assert command.endswith("--emit trainer")
 
 
+@pytest.mark.parametrize("lang", ["en", "de", "ja"])
 @pytest.mark.parametrize("width", ["60", "80", "130"])
-def test_no_cell_is_cut_off(saved: list[str], width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cell_is_cut_off(saved: list[str], width: str, lang: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", width)
     for gpus, gpu in (("8", "h100-80gb"), ("1", "rtx-4090"), ("1,8,24", "a100-80gb")):
-        result = call(*saved, "--batch", "250", "--seq-len", "4096", "--gpu", gpu, "--gpus", gpus)
+        result = call(
+            *saved, "--batch", "250", "--seq-len", "4096", "--gpu", gpu, "--gpus", gpus, "--lang", lang
+        )
         assert "…" not in result.output
+
+
+@pytest.mark.parametrize("lang", [lang for lang in languages() if lang != "en"])
+def test_the_answer_is_in_the_language_asked_for(saved: list[str], lang: str) -> None:
+    english, other = (
+        call(*saved, "--batch", "250", "--gpu", "h100-80gb", "--gpus", "8", "--curve", "--lang", tag)
+        for tag in ("en", lang)
+    )
+    assert other.exit_code == 0
+    lines = [{line.strip() for line in each.stdout.splitlines()} for each in (english, other)]
+    same = [line for line in lines[0] & lines[1] if re.search(r"[a-z]{2,} [a-z]{2,} [a-z]{2,}", line)]
+    assert [line for line in same if not line.startswith("batchfit plan")] == []
+
+
+def test_a_ready_file_and_its_notes_are_in_the_language_asked_for(saved: list[str]) -> None:
+    asked = [*saved, "--batch", "256", "--gpu", "h100-80gb", "--gpus", "8", "--emit", "deepspeed"]
+    german, english = call(*asked, "--lang", "de"), call(*asked)
+    assert "geschrieben von batchfit" in german.stdout
+    assert "attention: Das Skript wählt sie: from_pretrained(attn_implementation=...)." in german.stderr
+    assert read_settings(german.stdout)[1] == read_settings(english.stdout)[1]
+    assert answered(*asked, "--lang", "de") == answered(*asked)
+
+
+def test_what_is_wrong_is_told_in_the_language_asked_for(saved: list[str]) -> None:
+    wrong = call(*saved, "--batch", "x", "--gpu", "h100-80gb", "--lang", "de")
+    assert wrong.exit_code == 2
+    assert "--batch muss eine Zahl von Samples" in wrong.output
 
 
 @pytest.mark.parametrize("framework", frameworks.names())

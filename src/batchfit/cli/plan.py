@@ -11,6 +11,7 @@ import click
 
 from batchfit.cli._profiles import profiles_of
 from batchfit.errors import BadInput
+from batchfit.languages import SOURCE, languages
 from batchfit.planning import (
     TOP,
     Comparison,
@@ -25,6 +26,7 @@ from batchfit.planning.traits import CHECKPOINTING, kind_of
 from batchfit.profile import MemoryProfile
 from batchfit.ready import as_data as ready_as_data
 from batchfit.ready import asked_by, emitted
+from batchfit.sentences import Sentence, in_language
 
 #: Options that a file of `--from` gives, as pins of the present settings; those typed win.
 _PRESENT = ("micro_batch", "accumulation_steps", "replicas", "sharding", "checkpointing")
@@ -89,6 +91,14 @@ class PlanCommand(click.Command):
 @click.option("--svg", metavar="FOLDER", type=click.Path(file_okay=False), help="Write the pictures there.")
 @click.option("--cache/--no-cache", default=True, help="Keep traces, and use those kept.  [default: --cache]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--lang",
+    type=click.Choice(languages(), case_sensitive=False),
+    metavar="TAG",
+    default=SOURCE,
+    show_default=True,
+    help="Language of the answer, and of a ready file's comments.",
+)
 @click.pass_context
 def command(ctx: click.Context, /, model: tuple[str, ...], gpus: str, top: int, **asked: Any) -> None:
     """Find the micro-batch size, accumulation steps, replicas, sharding and checkpointing that reach a batch, fit, and
@@ -132,8 +142,9 @@ def _show(
     ctx: click.Context, answers: list[Plans], comparison: Comparison | None, model: str, asked: dict[str, Any]
 ) -> None:
     first = first_that_fits(answers)
-    framework = asked["emit"]
-    ready = emitted(framework, first, model) if framework else None
+    framework, lang = asked["emit"], asked["lang"]
+    # JSON is for programs: its texts are English.
+    ready = emitted(framework, first, model, SOURCE if asked["as_json"] else lang) if framework else None
     if asked["svg"]:
         _write_pictures(first, Path(asked["svg"]))
     several = Elastic(tuple(answers)) if len(answers) > 1 else None
@@ -143,17 +154,18 @@ def _show(
             data["present"] = comparison.to_dict()
         click.echo(json.dumps(data, indent=2))
     elif ready is not None:
-        click.echo(first.sentence, err=True)
+        click.echo(in_language(first.sentence, lang), err=True)
         for note in ready.notes:
-            click.echo(f"{note.field}: {note.text}", err=True)
+            click.echo(f"{note.field}: {in_language(note.text, lang)}", err=True)
         click.echo(ready.text, nl=False)
     else:
         from batchfit.cli import _plan_text
 
         if several is not None:
-            _plan_text.show_elastic(several)
+            _plan_text.show_elastic(several, lang)
         else:
-            _plan_text.show(first, ctx.meta["words"], comparison=comparison, curve=asked["curve"])
+            words = ctx.meta["words"]
+            _plan_text.show(first, words, comparison=comparison, curve=asked["curve"], lang=lang)
 
 
 # ---- Present settings, and ready ones -----------------------------------------------------------------------
@@ -169,7 +181,9 @@ def _read_present(path: str, model: tuple[str, ...], gpus: int) -> tuple[dict[st
     return asked_by(settings), model or ((settings.model,) if settings.model else ())
 
 
-def _adapted(wanted: dict[str, Any], asked: dict[str, Any], profiles: tuple[MemoryProfile, ...]) -> list[str]:
+def _adapted(
+    wanted: dict[str, Any], asked: dict[str, Any], profiles: tuple[MemoryProfile, ...]
+) -> list[Sentence]:
     """Drops from `wanted` a file's optimizer or attention that the model was not traced with, and says so: a
     neighbour of it tells more than nothing. Whatever else differs is an error, since it changes memory by far more."""
     said = []
@@ -178,7 +192,14 @@ def _adapted(wanted: dict[str, Any], asked: dict[str, Any], profiles: tuple[Memo
         if value is not None and asked[name] is None and value not in there:
             del wanted[name]
             others = ", ".join(sorted(str(other) for other in there))
-            said.append(f"The file's {name} is {value}; the profiles are of {others}, which is planned with.")
+            said.append(
+                Sentence(
+                    "The file's {name} is {value}; the profiles are of {others}, which is planned with.",
+                    name=name,
+                    value=value,
+                    others=others,
+                )
+            )
     return said
 
 
@@ -232,6 +253,8 @@ def _counts(text: str) -> list[int]:
 
 def _worded(wrong: BadInput, ctx: click.Context) -> str:
     """A complaint that names the option as it is typed, or the file that is wrong."""
+    from batchfit.wording import complaint
+
     names = {
         "lora_rank": "--lora",
         "image": "--input",
@@ -241,7 +264,6 @@ def _worded(wrong: BadInput, ctx: click.Context) -> str:
         "file": "--from",
     }
     options = {param.name for param in ctx.command.params}
-    field = wrong.field
-    if field in names:
-        return f"{names[field]} {wrong.reason}"
-    return f"--{field.replace('_', '-')} {wrong.reason}" if field in options else str(wrong)
+    field, reason = wrong.field, complaint(wrong, ctx.params["lang"])
+    named = f"--{field.replace('_', '-')}" if field in options else field
+    return f"{names.get(field, named)} {reason}"

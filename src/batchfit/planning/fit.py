@@ -54,14 +54,27 @@ class Capacity:
         most = allocated_bytes if reserved_bytes is None else max(allocated_bytes, reserved_bytes)
         return "fits" if most <= self.capacity_bytes - self.headroom_bytes else "tight"
 
-    def __str__(self) -> str:
-        parts = [f"{format_bytes(self.total_bytes)} usable", f"{format_bytes(self.context_bytes)} context"]
+    @property
+    def said(self) -> Sentence:
+        """What there is for PyTorch, and what of it stays free."""
+        parts = {"usable": Size(self.total_bytes), "context": Size(self.context_bytes)}
+        made = Sentence("{usable} usable, less {context} context", **parts)
         if self.communication_bytes:
-            parts.append(f"{format_bytes(self.communication_bytes)} communication buffers")
-        return (
-            f"{format_bytes(self.capacity_bytes)} for PyTorch ({', less '.join(parts)}), "
-            f"of which {format_bytes(self.headroom_bytes)} stay free as headroom ({self.headroom_reason})"
+            made = Sentence(
+                "{usable} usable, less {context} context, less {buffers} communication buffers",
+                **parts,
+                buffers=Size(self.communication_bytes),
+            )
+        return Sentence(
+            "{capacity} for PyTorch ({made}), of which {headroom} stay free as headroom ({reason})",
+            capacity=Size(self.capacity_bytes),
+            made=made,
+            headroom=Size(self.headroom_bytes),
+            reason=self.headroom_reason,
         )
+
+    def __str__(self) -> str:
+        return str(self.said)
 
 
 def capacity(gpu: Gpu, replicas: int = 1, headroom: str | int | None = None) -> Capacity:

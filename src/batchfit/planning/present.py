@@ -9,11 +9,11 @@ from typing import Any
 from batchfit.errors import BadInput
 from batchfit.planning.options import options
 from batchfit.planning.request import Request
-from batchfit.planning.result import Plan
+from batchfit.planning.result import VERDICT_NAMES, Plan
 from batchfit.planning.search import make_plan
 from batchfit.planning.throughput import model_error
 from batchfit.profile import MemoryProfile
-from batchfit.units import format_bytes
+from batchfit.sentences import Rounded, Sentence, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +47,33 @@ class Comparison:
         return self.present.verdict == "fits" and self.speed is not None and self.speed <= 1 + model_error()
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Sentence:
         """Both in a sentence each."""
-        now = self.present
-        text = f"As set now, {now.batch} = {now.effective_batch:,} ({now.how}) takes {now.memory} and {_fits(now)}."
+        present = self.present
+        now = Sentence(
+            "As set now, {batch} = {effective} ({how}) takes {memory}: {verdict}.",
+            batch=present.batch,
+            effective=present.effective_batch,
+            how=present.how,
+            memory=present.memory,
+            verdict=VERDICT_NAMES[present.verdict],
+        )
         if self.best is None:
-            return text
+            return now
         if not self.changes:
-            return f"{text} That is the best plan."
+            return Sentence("{now} That is the best plan.", now=now)
         if self.alike:
-            return f"{text} No plan is better by more than the model's error."
-        more = self.best.peak_allocated_bytes - now.peak_allocated_bytes
-        memory = f"{format_bytes(abs(more))} {'more' if more > 0 else 'less'} memory"
-        speed = "" if self.speed is None else f", {self.speed:.2f} times as fast"
-        return f"{text} The best plan is {self.best.batch} ({self.best.how}): {memory}{speed}."
+            return Sentence("{now} No plan is better by more than the model's error.", now=now)
+        return Sentence(
+            "{now} The best plan is {batch} ({how}): {memory}{speed}.",
+            now=now,
+            batch=self.best.batch,
+            how=self.best.how,
+            memory=_apart(self.best.peak_allocated_bytes - present.peak_allocated_bytes),
+            speed=""
+            if self.speed is None
+            else Sentence(", {speed} times as fast", speed=Rounded(self.speed, 2)),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As data for JSON."""
@@ -72,8 +85,11 @@ class Comparison:
         }
 
 
-def _fits(plan: Plan) -> str:
-    return {"fits": "fits", "tight": "only just fits", "does not fit": "does not fit"}[plan.verdict]
+def _apart(more: int) -> Sentence:
+    """How much more memory the best plan takes, or less."""
+    if more > 0:
+        return Sentence("{size} more memory", size=Size(more))
+    return Sentence("{size} less memory", size=Size(-more))
 
 
 def predict(profiles: Sequence[MemoryProfile], request: Request) -> Plan:
