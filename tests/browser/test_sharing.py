@@ -81,6 +81,25 @@ def test_a_link_leaves_out_what_is_as_usual(page: Page) -> None:
     assert link(page).endswith("/en/plan?model=llama-3.1-8b&seq_len=2048")
 
 
+def test_the_home_page_shares_what_it_shows(page: Page) -> None:
+    opened(page, "")
+    page.locator("#gpus").fill("4")
+    expect(page.locator("#link")).to_have_value(re.compile(r"/en/\?model=[^&]+&gpus=4$"))
+    page.wait_for_url(re.compile("gpus=4"))
+    page.get_by_role("button", name="Share").click()
+    expect(page.locator("#share")).to_be_visible()
+    shown = page.locator("[data-sentence]").inner_text()
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Deutsch").click()
+    page.wait_for_selector("html[data-ready][lang=de]")
+    expect(page.locator("#gpus")).to_have_value("4")
+    page.go_back()
+    page.wait_for_selector("html[data-ready][lang=en]")
+    expect(page.locator("[data-sentence]")).to_have_text(shown)
+    code = open_embed(page)
+    expect(code.locator("#gpus")).to_have_value("4")
+
+
 # ---- The code to embed ---------------------------------------------------------------------------------------
 
 

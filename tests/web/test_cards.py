@@ -21,7 +21,8 @@ from batchfit.web.shelf import Shelf
 from batchfit.web.state import read_state
 from tests.web.html import parse
 
-SLUGS = ["plan", *calculators.slugs()]
+#: Pages by the name in their addresses; the home page has none.
+SLUGS = ["", "plan", *calculators.slugs()]
 LARGEST = 100_000
 
 
@@ -39,7 +40,7 @@ def test_every_page_has_a_picture_of_its_state(client: TestClient, slug: str) ->
         tags = {
             each.attributes["property"]: each.attributes["content"] for each in root.all("meta", property="")
         }
-        assert tags["og:image"].startswith(f"http://batchfit.test/og/{lang}/{slug}.png")
+        assert tags["og:image"].startswith(f"http://batchfit.test/og/{lang}/{slug or 'plan'}.png")
         assert tags["og:image:alt"]
         assert root.one("meta", name="twitter:card").attributes["content"] == "summary_large_image"
         response = client.get(tags["og:image"])

@@ -90,7 +90,8 @@ def test_no_larger_than_asked_for(client: TestClient) -> None:
         "//batchfit.test/en/plan",
         "/en/plan",
         f"{HOST}/",
-        f"{HOST}/en/",
+        f"{HOST}/embed/en/",
+        f"{HOST}/xx/",
         f"{HOST}/xx/plan",
         f"{HOST}/en/nothing",
         f"{HOST}/en/plan.json",
@@ -102,6 +103,14 @@ def test_only_links_to_our_pages(client: TestClient, url: str) -> None:
     response = asked(client, url)
     assert response.status_code == 404
     assert response.json() == {"errors": [{"message": "Not Found"}]}
+
+
+def test_the_home_page_embeds_its_planner(client: TestClient) -> None:
+    root = parse(client.get("/de/?gpus=4").text)
+    (link,) = root.all("link", type="application/json+oembed")
+    answer = client.get(link.attributes["href"].removeprefix(HOST)).json()
+    assert f"{HOST}/embed/de/plan?model=llama-3.1-8b&amp;gpus=4" in answer["html"]
+    assert answer["title"] == root.one("meta", property="og:description").attributes["content"]
 
 
 def test_behind_a_server_that_speaks_https_for_us(client: TestClient) -> None:

@@ -362,6 +362,26 @@ def test_the_planner_comes_first_on_the_home_page(client: TestClient, lang: str)
     assert sent == {"model", "batch", "batch_unit", "gpu", "gpus"}
 
 
+def test_the_home_page_has_a_state_too(client: TestClient) -> None:
+    query = "model=llama-3.1-8b&gpu=h200-141gb&gpus=4&batch=512"
+    root = parse(client.get(f"/en/?{query}").text)
+    assert root.one(data_sentence="").text == page(client, query).one(data_sentence="").text
+    assert root.one("input", id="gpus").attributes["value"] == "4"
+    shared = root.one("input", id="link").attributes["value"]
+    assert shared.startswith("http://batchfit.test/en/?")
+    assert asked_by(shared) == dict(parse_qsl(query))
+    assert root.one("link", rel="canonical").attributes["href"] == "http://batchfit.test/en/"
+    for link in root.one("ul", class_="languages").all("a"):
+        assert asked_by(link.attributes["href"]) == dict(parse_qsl(query))
+    assert client.get("/en/?gpus=none").status_code == 422
+
+
+def test_what_the_home_page_does_not_ask_for_is_the_planner_s(client: TestClient) -> None:
+    for query in ("model=llama-3.1-8b&precision=bf16", "points=4:12GB,8:14GB", "from=own"):
+        response = client.get(f"/de/?{query}", follow_redirects=False)
+        assert (response.status_code, response.headers["location"]) == (307, f"/de/plan?{query}")
+
+
 @pytest.mark.parametrize("lang", languages())
 def test_the_state_goes_into_every_language(client: TestClient, lang: str) -> None:
     root = page(client, ASKED, lang=lang)

@@ -27,9 +27,11 @@ from batchfit.web.kept import FromMemory, Kept
 from batchfit.web.limits import Limited
 from batchfit.web.negotiation import language_in_path, preferred
 from batchfit.web.plan_routes import PlanRoutes
+from batchfit.web.plan_state import is_brief
 from batchfit.web.plan_trace import Tracer
 from batchfit.web.refusals import refusal_for
 from batchfit.web.security import Security, host_of
+from batchfit.web.shared import PLAN, address
 from batchfit.web.sharing import Sharing
 from batchfit.web.shelf import Shelf
 from batchfit.web.site import Site
@@ -134,7 +136,7 @@ class _Handlers:
     def make_pages(self, origin: str) -> None:
         """Makes every page in its default state."""
         for lang in self.site.languages:
-            self._kept.page(origin, f"/{lang}/", partial(pages.home_page, self.site, lang, origin))
+            self._kept.page(origin, f"/{lang}/", partial(pages.home_page, self.site, lang, [], origin))
             for calculator in self.site.shelf:
                 state = read_state(calculator, lang, [])
                 page = partial(pages.calculator_page, self.site, state, origin)
@@ -165,10 +167,12 @@ class _Handlers:
     async def to_home(self, request: Request) -> Response:
         return RedirectResponse(f"/{self._language(request)}/", 308)
 
-    async def home(self, request: Request) -> Response:
-        lang, origin = self._language(request), self._origin(request)
-        home = self._kept.page(origin, request.url.path, lambda: pages.home_page(self.site, lang, origin))
-        return home.respond(request.headers)
+    def home(self, request: Request) -> Response:
+        """In a thread, since what an address asks is planned."""
+        lang, origin, query = self._language(request), self._origin(request), _query(request)
+        if not is_brief(query):
+            return RedirectResponse(address(f"/{lang}/{PLAN}", request.url.query), 307)
+        return self._page(request, lambda: pages.home_page(self.site, lang, query, origin))
 
     async def calculator(self, request: Request) -> Response:
         origin = self._origin(request)

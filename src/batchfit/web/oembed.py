@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from batchfit.errors import BadInput
 from batchfit.web.api import as_json
-from batchfit.web.shared import Shared
+from batchfit.web.shared import PLAN, Shared
 from batchfit.web.site import Site
 from batchfit.web.stored import Stored
 
@@ -27,7 +27,7 @@ WIDTH = 760
 #: Seconds for which whoever asks may keep the answer.
 CACHE_AGE = 86_400
 
-_PAGE = re.compile(r"/(?P<embed>embed/)?(?P<lang>[^/]+)/(?P<slug>[^/.]+)")
+_PAGE = re.compile(r"/(?:(?:embed/)?(?P<lang>[^/]+)/(?P<slug>[^/.]+)|(?P<home>[^/]+)/)")
 
 
 class Link:
@@ -43,9 +43,10 @@ class Link:
         # Behind a server that speaks https for us, links have another scheme than our own.
         if parts.scheme not in ("http", "https") or parts.netloc.lower() != ours.netloc.lower() or not found:
             raise HTTPException(404)
-        if found["lang"] not in site.languages:
+        # The home page has the planner.
+        self.lang, self.slug = found["home"] or found["lang"], found["slug"] or PLAN
+        if self.lang not in site.languages:
             raise HTTPException(404)
-        self.lang, self.slug = found["lang"], found["slug"]
         self.query = parse_qsl(parts.query, keep_blank_values=True)
 
 

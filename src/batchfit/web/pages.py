@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from babel.dates import format_date
@@ -13,7 +14,7 @@ from batchfit.sentences import in_language
 from batchfit.web.formulas import explained, shown
 from batchfit.web.instrument import Instrument
 from batchfit.web.refusals import Refusal
-from batchfit.web.shared import of_calculator
+from batchfit.web.shared import HOME, of_calculator, of_plan
 from batchfit.web.site import SECTION_SHAPES, Site, as_data, formulas_file, translator
 from batchfit.web.state import State
 from batchfit.web.stored import Stored
@@ -59,7 +60,7 @@ def calculator_page(site: Site, state: State, origin: str) -> Stored:
         formulas=shown(calculator, instrument.values, instrument.shown_units, lang),
         symbols=explained(calculator, lang),
         data=data_for_script(site, instrument, shared.path),
-        preload=scripts_of(site, calculator, "sharing.js"),
+        preload=scripts_of(site, calculator, "sharing.js", "printing.js"),
         faq=_faq(site, calculator, lang),
         next=_next(site, calculator, lang),
         related=_related(site, calculator, lang),
@@ -70,25 +71,28 @@ def calculator_page(site: Site, state: State, origin: str) -> Stored:
     return Stored(html.encode(), "text/html", state.status, REVALIDATE)
 
 
-def home_page(site: Site, lang: str, origin: str) -> Stored:
-    """The planner in brief, and the shelf of calculators."""
-    from batchfit.web.plan_pages import shown, usual_state
+def home_page(site: Site, lang: str, query: Iterable[tuple[str, str]], origin: str) -> Stored:
+    """The planner in brief, in a state, and the shelf of calculators."""
+    from batchfit.web.plan_pages import shown
+    from batchfit.web.plan_state import read_plan_state
 
-    planner = shown(site, usual_state(site, lang))
+    state = read_plan_state(site.models, lang, query)
+    planner = shown(site, state)
+    shared = of_plan(planner["view"], origin, page=HOME)
     html = site.render(
         "home.html",
         lang,
-        origin=origin,
-        path=f"/{lang}/",
+        shared=shared,
+        path=shared.path,
         form=planner["form"],
         view=planner["view"],
         plan_path=planner["path"],
         query=planner["query"],
-        preload=planner["preload"],
-        switch={other: f"/{other}/" for other in site.languages},
+        preload=site.assets.with_imports("plan.js", "sharing.js"),
+        switch=shared.in_languages(site.languages),
         groups=_shelf(site, lang),
     )
-    return Stored(html.encode(), "text/html", headers=REVALIDATE)
+    return Stored(html.encode(), "text/html", state.status, REVALIDATE)
 
 
 def error_page(site: Site, lang: str, status: int, refusal: Refusal) -> Stored:

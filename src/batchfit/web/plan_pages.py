@@ -11,7 +11,7 @@ from batchfit.web.pages import REVALIDATE
 from batchfit.web.plan_answer import PlanAnswer, answer_to
 from batchfit.web.plan_form import PlanForm
 from batchfit.web.plan_own import MOST_CHARACTERS
-from batchfit.web.plan_state import PlanState, read_plan_state
+from batchfit.web.plan_state import PlanState
 from batchfit.web.plan_view import PlanView
 from batchfit.web.shared import PLAN, of_plan
 from batchfit.web.site import Site
@@ -32,7 +32,7 @@ def shown(site: Site, state: PlanState) -> dict[str, Any]:
         "frameworks": frameworks.names(),
         "pictures": answer.pictures if answer.answers else (),
         "most_characters": MOST_CHARACTERS,
-        "preload": site.assets.with_imports("plan.js", "sharing.js"),
+        "preload": site.assets.with_imports("plan.js", "sharing.js", "printing.js"),
     }
 
 
@@ -53,11 +53,6 @@ def plan_page(
         **context,
     )
     return Stored(html.encode(), "text/html", state.status, REVALIDATE)
-
-
-def usual_state(site: Site, lang: str) -> PlanState:
-    """What the planner opens with."""
-    return read_plan_state(site.models, lang, [])
 
 
 def plan_data(state: PlanState) -> Stored:

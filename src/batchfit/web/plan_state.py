@@ -54,6 +54,8 @@ SOURCES: tuple[Source, ...] = ("catalogue", "points", "own")
 
 #: Fields of the form that stand for others of the address.
 _BESIDE = ("batch_unit", "trained", "from", *FIELDS)
+#: Those that the home page asks for.
+BRIEF = ("model", "batch", "batch_unit", "gpu", "gpus")
 #: What a person calls a file of their own in a command.
 OWN_FILE = "P.json"
 
@@ -216,6 +218,11 @@ def read_plan_state(
     if state.malformed:
         state.wanted.pop("emit", None)
     return state
+
+
+def is_brief(query: Iterable[tuple[str, str]]) -> bool:
+    """Whether a query gives nothing but what the home page asks for."""
+    return not {name for name, _ in query}.intersection({*NAMES, *_BESIDE}.difference(BRIEF))
 
 
 def _source(given: Mapping[str, str]) -> Source:

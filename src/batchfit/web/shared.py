@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from batchfit.calculator import Calculator, Cards, Curve, Section, Stack, Table
+from batchfit.languages import SOURCE
 from batchfit.web import card_images, cards, embedding
 from batchfit.web.embedding import EmbedOptions
 from batchfit.web.instrument import Instrument
@@ -19,6 +20,9 @@ from batchfit.web.site import translator
 
 #: The planner's name in addresses, which no calculator may have.
 PLAN = "plan"
+
+#: The home page's: it has the planner in brief.
+HOME = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,8 @@ def address(path: str, query: str = "") -> str:
 class Shared:
     """A page in a state.
 
-    slug    its name in addresses
+    slug    the name in addresses of what it shows, which embeds and pictures have
+    page    that of the page, where it is another
     english what it is, in English: the catalogues have it in other languages
     answer  the result in one sentence; empty where there is none
     query   the query that gives the state, as short as it can be
@@ -82,6 +87,7 @@ class Shared:
     inputs: int
     results: int
     below: int = 0
+    page: str | None = None
     options: EmbedOptions = field(default_factory=EmbedOptions)
 
     @property
@@ -92,7 +98,16 @@ class Shared:
     @property
     def path(self) -> str:
         """The page's path."""
-        return f"/{self.lang}/{self.slug}"
+        return self.path_in(self.lang)
+
+    def path_in(self, lang: str) -> str:
+        """The page's path in another language."""
+        return f"/{lang}/{self.slug if self.page is None else self.page}"
+
+    @property
+    def usual_path(self) -> str:
+        """The page's path where no language is asked for."""
+        return "/" if self.page == HOME else self.path_in(SOURCE)
 
     @property
     def url(self) -> str:
@@ -109,12 +124,14 @@ class Shared:
         """The page for other people's pages."""
         options = urlencode(self.options.pairs(), safe=",")
         query = "&".join(filter(None, (self.query, options)))
-        return self.origin + address(f"/embed{self.path}", query)
+        return self.origin + address(f"/embed/{self.lang}/{self.slug}", query)
 
     @property
     def card_url(self) -> str:
         """The picture for link previews; empty where none can be drawn."""
-        return "" if not card_images.available() else self.origin + address(f"/og{self.path}.png", self.query)
+        if not card_images.available():
+            return ""
+        return self.origin + address(f"/og/{self.lang}/{self.slug}.png", self.query)
 
     @property
     def card_size(self) -> tuple[int, int]:
@@ -134,7 +151,7 @@ class Shared:
     @property
     def data_path(self) -> str:
         """The answer as data."""
-        return address(f"{self.path}.json", self.query)
+        return address(f"/{self.lang}/{self.slug}.json", self.query)
 
     @property
     def text_path(self) -> str:
@@ -157,7 +174,7 @@ class Shared:
 
     def in_languages(self, languages: Iterable[str]) -> dict[str, str]:
         """The same state in each language."""
-        return {other: address(f"/{other}/{self.slug}", self.query) for other in languages}
+        return {other: address(self.path_in(other), self.query) for other in languages}
 
     def height(self, width: int | None) -> int:
         """About what an embed of that width takes, in pixels; None stands for a wide one."""
@@ -189,8 +206,10 @@ def _section_height(section: Section, calculator: Calculator) -> int:
     return {Curve: _CURVE, Stack: _STACK, Cards: _CARDS}[type(section)]
 
 
-def of_plan(view: PlanView, origin: str, options: EmbedOptions | None = None) -> Shared:
-    """The planner's page."""
+def of_plan(
+    view: PlanView, origin: str, options: EmbedOptions | None = None, page: str | None = None
+) -> Shared:
+    """The planner's page, or another one that has the planner."""
     asked = len(FORM) - len(FURTHER) if options is None or options.show is None else len(options.show)
     return Shared(
         origin=origin,
@@ -201,5 +220,6 @@ def of_plan(view: PlanView, origin: str, options: EmbedOptions | None = None) ->
         query=view.state.query(),
         inputs=_FIELD_ALONE * asked,
         results=_ANSWER,
+        page=page,
         options=options or EmbedOptions(),
     )

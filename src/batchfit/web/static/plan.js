@@ -81,7 +81,7 @@ function start() {
   // ---- Showing ----------------------------------------------------------------------------------------------
 
   /** Puts an answer into this page. `values`: the form's too; `history`: "push", "replace" or none. */
-  function show(answer, { values = false, history: kind, back }) {
+  function show(answer, { values = false, history: kind }) {
     const other = answer.querySelector("[data-planner]");
     const open = new Map([...root.querySelectorAll("details[data-key]")].map((each) => [each.dataset.key, each.open]));
     for (const live of root.querySelectorAll("[data-live]")) {
@@ -92,7 +92,7 @@ function start() {
       }
     }
     const theirs = source(other.querySelector("form"));
-    if (theirs && theirs !== source(form)) {
+    if (form.elements.from && theirs !== source(form)) {
       // The answer is of another kind of model than was asked for: a config turned out to be one of the catalogue.
       form.elements.from.value = theirs;
       values = true;
@@ -104,23 +104,24 @@ function start() {
       if (fresh) refresh(field, fresh, values);
     }
     follow();
+    // Answers are of the planner's page; the home page stays where it is.
+    const { search } = new URL(other.dataset.address, location);
     if (!home) {
       document.title = answer.title;
       for (const link of document.querySelectorAll("[data-language]")) {
         link.href = answer.querySelector(`[data-language="${link.dataset.language}"]`).href;
       }
-      // A step back in a frame would be one of the page around it.
-      const step = parent === window ? kind : kind && "replace";
-      if (step) history[`${step}State`](null, "", back ?? other.dataset.address);
-      tell(other);
     }
+    // A step back in a frame would be one of the page around it.
+    const step = parent === window ? kind : kind && "replace";
+    if (step) history[`${step}State`](null, "", location.pathname + search);
+    tell(search);
     speak();
   }
 
   /** Tells the rest of the page what is shown. An embed has no rest. */
-  function tell(other) {
+  function tell(search) {
     if (!document.querySelector("[data-url]")) return;
-    const { search } = new URL(other.dataset.address, location);
     const answer = root.querySelector("[data-sentence]")?.textContent.trim() ?? document.title;
     document.dispatchEvent(new CustomEvent("batchfit:state", { detail: { query: search.slice(1), answer } }));
   }

@@ -17,8 +17,12 @@ function stamp() {
   printed.dateTime = now.toISOString();
 }
 
-/** Takes the code for these values in place of another's. The browser asks for it only once it is to be seen. */
+/** Takes the link and the code for these values in place of another's. The browser asks for the code only once it is to be
+    seen. */
 document.addEventListener("batchfit:state", ({ detail: { query } }) => {
+  const link = find("[data-url-text]");
+  const [path] = link.textContent.split("?");
+  link.textContent = query ? `${path}?${query}` : path;
   const place = find("[data-qr]");
   if (place.dataset.query === query) return;
   place.dataset.query = query;

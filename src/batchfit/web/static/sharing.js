@@ -1,18 +1,16 @@
 // Sharing: what surrounds a page that has a state. The link always leads to what is shown.
 
 import "./copy.js";
-import "./printing.js";
 
 const find = (selector) => document.querySelector(selector);
 const code = find("#code");
+const path = find("[data-url]").value.split("?")[0];
 let answer = document.title;
 
 document.addEventListener("batchfit:state", ({ detail }) => {
   answer = detail.answer;
-  const canonical = find("link[rel=canonical]").href;
-  const url = detail.query ? `${canonical}?${detail.query}` : canonical;
+  const url = detail.query ? `${path}?${detail.query}` : path;
   find("[data-url]").value = url;
-  find("[data-url-text]").textContent = url;
   // With other options than the usual, its dialog writes the code anew.
   const query = detail.query.replaceAll("&", "&amp;");
   code.value = code.value.replace(/(src="[^"?]*\/embed\/[^"?]*)[^"]*/, (_, before) => before + (query && `?${query}`));
