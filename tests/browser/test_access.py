@@ -19,10 +19,12 @@ pytestmark = pytest.mark.browser
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
-def findings(page: Page) -> list[str]:
-    """What axe finds, the serious and the critical."""
+def findings(page: Page, within: str = "html") -> list[str]:
+    """What axe finds, the serious and the critical, within a part of the page."""
     page.evaluate(AXE)
-    results: dict[str, Any] = page.evaluate("axe.run({ resultTypes: ['violations'] })")
+    results: dict[str, Any] = page.evaluate(
+        "(within) => axe.run(within, { resultTypes: ['violations'] })", within
+    )
     assert results["passes"], "axe looked at nothing"
     return [
         f"{found['id']}: {node['target']} {node['failureSummary']}"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from batchfit.languages import languages
 from batchfit.web.app import create_app
 from tests.browser.conftest import Server, serving
 from tests.browser.test_access import findings
@@ -130,6 +131,20 @@ def test_axe_finds_nothing(open_context: Callable[..., BrowserContext], scheme: 
         assert findings(page) == [], lang
     page.goto("/de/")
     assert findings(page) == []
+
+
+def test_axe_finds_nothing_among_inputs_in_any_language(open_context: Callable[..., BrowserContext]) -> None:
+    page = open_context(reduced_motion="reduce").new_page()
+    ways = {
+        "a known model, and what cannot be used": f"model={LLAMA}&gpu=h100-80gb&gpus=none&batch=0&tolerance=many",
+        "one's own model": "from=own&gpu=rtx-4090&gpus=1&batch=64",
+        "measured points": "from=points&gpu=rtx-4090&gpus=1&batch=64",
+    }
+    for lang in languages():
+        for way, query in ways.items():
+            page.goto(f"/{lang}/plan?{query}")
+            page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+            assert findings(page, "#asked") == [], (lang, way)
 
 
 @pytest.mark.parametrize("lang", ["de", "ar", "ja"])
