@@ -147,6 +147,17 @@ class Convolutional(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
+class Functional(nn.Module):
+    """A block whose own code calls functions without weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x: Any) -> Any:
+        return x + self.two(torch.sigmoid(self.one(x)))
+
+
 def words(b: int) -> tuple[Any, Any]:
     return torch.zeros(b, TOKENS, dtype=torch.long), torch.zeros(b, TOKENS, dtype=torch.long)
 
@@ -225,6 +236,16 @@ def test_convolutions_with_their_activation_functions() -> None:
     assert found["stem"] == found["blocks.1.0"] == found["blocks.1.2"] == {"convolution"}
     assert found["blocks.1.1"] == {"norm"}
     assert found["head"] == {"logits and loss"}
+
+
+def test_functions_that_a_block_calls_are_told_from_its_sums() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), Functional(), Functional(), nn.Flatten(), nn.Linear(8192, 10))
+    found = kinds_of(model, images, lambda net, batch: F.cross_entropy(net(batch[0]), batch[1]))
+    assert found["1"] == found["2"] == {"convolution", "residual stream"}
+    profile = trace(model, images, loss=lambda net, batch: F.cross_entropy(net(batch[0]), batch[1]))
+    kinds = profile.peak(64).activations
+    # Each block keeps its input, which is a sum but for the first, and the sigmoid's result.
+    assert kinds["convolution"] > kinds["residual stream"] > 0
 
 
 @pytest.mark.parametrize("make", [models.gpt2, models.llama, models.bert, models.vit])

@@ -19,7 +19,7 @@ from batchfit.trace.timeline import ALLOC, MARK, Timeline
 
 ATTENTION, MLP, CONVOLUTION, NORM = "attention", "MLP", "convolution", "norm"
 EMBEDDING, LOSS, OTHER = "embedding", "logits and loss", "other"
-#: What a block makes itself, beside its parts: sums along the residual stream.
+#: Sums that a block makes itself, of what comes in and what its parts make of it.
 RESIDUAL = "residual stream"
 
 #: Norms by their class: PyTorch's, and others, which are all called so.
@@ -41,7 +41,10 @@ class Kinds:
         self._attention = {self._around(path) for path in timeline.attention if path not in self._blocks}
         self._attending_blocks = {path for path in timeline.attention if path in self._blocks}
         self._told_of: dict[str, str] = {}
-        self._layers_before: dict[str, str] = {}
+        #: What runs before a function without weights; of one that is called within a block's own code, by its place.
+        self._layers_before: dict[str | tuple[str, int], str] = {}
+        self._births = {event.storage: event.stack for event in timeline.events if event.kind == ALLOC}
+        self._sums = timeline.sums
         self._behind_blocks: set[str] = set()
         self._loss: set[int] = set()
         self._follow(timeline)
@@ -53,7 +56,14 @@ class Kinds:
         if not module:
             of_loss = storage in self._loss and self._categories[storage] != "input"
             return LOSS if of_loss else OTHER
-        return self._kind(module)
+        return self._within_block(module, storage) if module in self._blocks else self._kind(module)
+
+    def _within_block(self, block: str, storage: int) -> str:
+        """The kind of what a block's own code makes: a sum, or a function of what a layer makes."""
+        told = self._told(block)
+        if told or block in self._attending_blocks:
+            return told or OTHER
+        return self._layers_before.get((block, self._births[storage])) or OTHER
 
     # -- what the order of a step tells
 
@@ -89,8 +99,10 @@ class Kinds:
             kind = self._told(path)
             if kind in _LAYERS:
                 layer = kind
-            elif path not in self._layers_before:
-                self._layers_before[path] = layer
+                continue
+            place = (path, event.stack) if path in self._blocks else path
+            if place not in self._layers_before:
+                self._layers_before[place] = RESIDUAL if event.storage in self._sums else layer
                 if index > last:
                     self._behind_blocks.add(path)
 
@@ -109,8 +121,6 @@ class Kinds:
             return kind
         if path in self._behind_blocks:
             return LOSS
-        if path in self._blocks:
-            return OTHER if path in self._attending_blocks else RESIDUAL
         if path in self._modules and not self._has_layers(path) and not self._has_parts(path):
             return self._layers_before.get(path) or OTHER
         return OTHER

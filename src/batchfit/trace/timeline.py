@@ -79,7 +79,8 @@ class Timeline:
     Storage ids are never reused. `stacks` hold the frames of the person's code, innermost first; in backward
     they are those of the forward operation being differentiated. `modules` says in which module a storage was
     made (a path such as "model.layers.0.mlp"; absent outside any), `categories` what it is for. `attention` are the
-    modules that attention ran in. `work` is what the last step computed.
+    modules that attention ran in, `sums` the storages that are the sum of two tensors alike. `work` is what the last
+    step computed.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -88,6 +89,7 @@ class Timeline:
     categories: dict[int, str] = field(default_factory=dict)
     modules: dict[int, str] = field(default_factory=dict)
     attention: set[str] = field(default_factory=set)
+    sums: set[int] = field(default_factory=set)
     work: Work = field(default_factory=Work)
 
     def live(self) -> Iterator[tuple[Event, int]]:

@@ -23,6 +23,8 @@ from batchfit.trace.work import WorkCounter
 #: A context in which tensors say the truth about themselves, although a function mode has them say otherwise.
 true_tensors = torch._C.DisableTorchFunction
 
+_SUM = torch.ops.aten.add.Tensor
+
 #: Runs one operation: (operator, args, kwargs) -> its result. The default calls it.
 Execute = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -57,6 +59,12 @@ class _Watched(weakref.ref[torch.UntypedStorage]):
 
 def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return func(*args, **kwargs)
+
+
+def _are_alike(first: Any, second: Any) -> bool:
+    """Whether both are tensors, of one shape."""
+    both = isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor)
+    return both and first.shape == second.shape
 
 
 def _all(tensor: torch.Tensor) -> bool:
@@ -184,12 +192,15 @@ class Tracker(TorchDispatchMode):
             out = self._execute(func, args, kwargs)
             self._work.count(func, args, kwargs, out)
             self._attending.note(func, args, self.paths.current)
+            before = self._next
             if isinstance(out, torch.Tensor):
                 self._see(out)
             elif isinstance(out, (list, tuple)):
                 for item in out:
                     if isinstance(item, torch.Tensor):
                         self._see(item)
+            if func is _SUM and self._next > before and _are_alike(*args[:2]):
+                self.timeline.sums.add(before)
             if self._inside is not None:
                 self._inside(func, args, out, self)
             return out
