@@ -35,6 +35,8 @@ QUANTIZE = ("nf4", "int8")
 #: What torch.compile is called on: nothing; each of the model's repeated blocks by itself, and its loss where that is a
 #: module; or the model as a whole.
 COMPILE = ("none", "block", "whole")
+#: What a step can be traced with: GPTQ's models come quantised, so no framework is told to quantise by it.
+TRACED_QUANTIZE = (*QUANTIZE, "nf4-double", "gptq-4bit", "gptq-4bit-per-channel")
 
 #: Fields that count something: each at least 1.
 COUNTS = ("micro_batch", "accumulation_steps", "replicas", "nodes", "effective_batch", "seq_len", "lora_rank")

@@ -18,7 +18,8 @@ from batchfit.trace.job import prepare
 from batchfit.trace.model_units import describe
 from batchfit.trace.phases import peaks
 from batchfit.trace.protocol import model_loss
-from batchfit.trace.quantize import QUANTIZERS, Linear4bit, QuantizedLinear, prepare_for_training, quantize
+from batchfit.trace.quantize import QUANTIZERS, Linear4bit, prepare_for_training, quantize
+from batchfit.trace.quantized_linear import QuantizedLinear, unpacked_size
 from batchfit.trace.timeline import Timeline
 from tests.trace.same import on_cpu, sizes, two_micro_batches, without_data
 
@@ -126,8 +127,13 @@ def test_transposed_layers_of_gpt2_are_quantised_too() -> None:
     assert (layer.in_features, layer.out_features) == (64, 256)
 
 
-@pytest.mark.parametrize("lora", [Lora(4, ("all-linear",), dropout=0.1), Lora(4, ("q_proj",), dora=True)])
-@pytest.mark.parametrize("scheme", QUANTIZERS)
+@pytest.mark.parametrize(
+    ("scheme", "lora"),
+    [
+        *((scheme, Lora(4, ("all-linear",), dropout=0.1)) for scheme in QUANTIZERS),
+        *((scheme, Lora(4, ("q_proj",), dora=True)) for scheme in ("nf4", "nf4-double", "int8")),
+    ],
+)
 def test_a_step_without_data_allocates_what_one_with_data_does(scheme: str, lora: Lora) -> None:
     def make() -> nn.Module:
         model = llama()
@@ -193,7 +199,9 @@ def test_quantised_dora_dequantises_the_weight_for_its_norm() -> None:
 
 
 def test_unknown_scheme_says_which_there_are() -> None:
-    with pytest.raises(BadInput, match=r"^quantize: must be one of nf4, nf4-double, int8; you typed 'int3'$"):
+    with pytest.raises(
+        BadInput, match=r"^quantize: must be one of nf4, nf4-double, int8, .*gptq.*; you typed 'int3'$"
+    ):
         quantize(llama(), "int3")
 
 
@@ -280,3 +288,72 @@ def test_published_runs_of_mistral_7b(quantized: str | None) -> None:
         assert max(peaks(timeline).values()) / GIB == pytest.approx(expected, rel=0.0005)
         *_, (_, between_steps) = timeline.live()
         assert between_steps / GIB == pytest.approx(states, rel=0.0005)
+
+
+def test_gptq_packs_eight_weights_an_int32() -> None:
+    # qweight, qzeros, float16 scales, and each input feature's group: 128 to a group, or all of them in one
+    packed, inputs = 4096 * 11008 // 2, 11008
+    layer = nn.Linear(inputs, 4096, bias=False, device="meta", dtype=torch.float16)
+    groups = inputs // 128
+    assert storages(QUANTIZERS["gptq-4bit"](layer)) == packed + groups * 4096 * (0.5 + 2) + 4 * inputs
+    whole = QUANTIZERS["gptq-4bit-per-channel"](layer)
+    assert storages(whole) == packed + 4096 * (0.5 + 2) + 4 * inputs
+    assert unpacked_size(whole.weight) == 4096 * inputs
+
+
+def test_gptq_leaves_what_it_cannot_pack() -> None:
+    """8 outputs make no whole int32s of 32 columns: a router of experts."""
+    router, last = nn.Linear(64, 8, bias=False), nn.Linear(64, 64, bias=False)
+    assert quantize(nn.Sequential(nn.Linear(64, 64), router, last), "gptq-4bit") == ["0"]
+
+
+@pytest.mark.parametrize("scheme", ["gptq-4bit", "gptq-4bit-per-channel"])
+def test_gptq_products_hold_no_input(scheme: str) -> None:
+    """Only the packed weight is needed for backward: what the product saves is nothing."""
+    layer = QUANTIZERS[scheme](nn.Linear(256, 512, dtype=torch.float16))
+    x = torch.ones(3, 256, dtype=torch.float16, requires_grad=True)
+    saved: list[torch.Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):  # type: ignore[func-returns-value]
+        out = layer(x)
+    assert out.shape == (3, 512)
+    assert not saved
+    out.sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == x.shape
+
+
+def test_adapters_over_gptq_are_pefts_own() -> None:
+    model = llama()
+    model.half()
+    quantize(model, "gptq-4bit")
+    adapted = add_lora(model, Lora(rank=4, targets=("q_proj",)))
+    layer = adapted.base_model.model.model.layers[0].self_attn.q_proj  # type: ignore[union-attr,index]
+    assert type(layer).__module__ == "peft.tuners.lora.gptq"
+    assert layer.lora_A["default"].weight.dtype is torch.float32
+
+
+def test_magnitudes_over_gptq_are_refused() -> None:
+    model = llama()
+    quantize(model, "gptq-4bit")
+    with pytest.raises(BadInput, match="dora: is not to be had over gptq-4bit"):
+        add_lora(model, Lora(4, ("q_proj",), dora=True))
+
+
+def test_a_published_gptq_run() -> None:
+    """Llama-2-70B in 4 bits (TheBloke's, one group a column), rank 16 on attention, fp16, full checkpointing, on one
+    A100: states of 33.642 GiB are published (fms-acceleration, scripts/benchmarks/refs/a100_80gb.csv)."""
+    config = LlamaConfig(
+        hidden_size=8192,
+        intermediate_size=28672,
+        num_hidden_layers=80,
+        num_attention_heads=64,
+        num_key_value_heads=8,
+        vocab_size=32000,
+        max_position_embeddings=4096,
+    )
+    with torch.device("meta"):
+        model: nn.Module = AutoModelForCausalLM.from_config(config, dtype=torch.float16)  # type: ignore[no-untyped-call]
+        quantize(model, "gptq-4bit-per-channel")
+        adapted = add_lora(model, Lora(rank=16, targets=("q_proj", "k_proj", "v_proj", "o_proj")))
+    trained = sum(p.numel() * 4 for p in adapted.parameters() if p.requires_grad)
+    assert storages(adapted) + 2 * trained == pytest.approx(33.642 * GIB, rel=1e-3)

@@ -23,7 +23,7 @@ from batchfit.planning.result import kinds_as_data
 from batchfit.planning.traits import holding
 from batchfit.profile import MemoryProfile
 from batchfit.records import to_json
-from batchfit.settings import ATTENTION, CHECKPOINTING, COMPILE, QUANTIZE, TRACED_PRECISIONS
+from batchfit.settings import ATTENTION, CHECKPOINTING, COMPILE, TRACED_PRECISIONS, TRACED_QUANTIZE
 from batchfit.sharding import NAMES as SHARDING
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ class TraceCommand(click.Command):
 @click.option("--lora", type=click.IntRange(1), metavar="RANK", help="Train LoRA adapters of this rank.")
 @click.option("--lora-targets", metavar="A,B", help="Layers that get an adapter; all-linear for all.")
 @click.option("--dora", is_flag=True, help="DoRA: adapters that also learn magnitudes.")
-@click.option("--quantize", type=click.Choice(QUANTIZE), help="Base weights in few bits under the adapters.")
+@click.option(
+    "--quantize", type=click.Choice(TRACED_QUANTIZE), help="Base weights in few bits under the adapters."
+)
 @click.option("--trainer", type=click.Choice(("none", "hf", "trl")), default="none", show_default=True,
               help="Run the step of transformers' Trainer or of TRL's SFTTrainer.")  # fmt: skip
 @click.option("--max-grad-norm", type=float, metavar="X", help="Clip gradients to this norm.")

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from batchfit.errors import BadInput
-from batchfit.trace.quantize import QuantizedLinear
+from batchfit.trace.gptq import LinearGptq
+from batchfit.trace.quantized_linear import QuantizedLinear
 
 #: Every linear layer but the output layer.
 ALL_LINEAR = "all-linear"
@@ -65,6 +66,7 @@ def add_lora(model: nn.Module, lora: Lora) -> nn.Module:
     for field, names in (("lora_targets", lora.targets or ()), ("lora_train", lora.train)):
         _check_names(field, model, names)
     _check_apart(lora)
+    _check_dora(model, lora)
     whole = _trained_whole(model, lora.train)
     # What is not asked for is not named: each came with a later PEFT.
     later: dict[str, Any] = {"exclude_modules": whole} if whole else {}
@@ -95,9 +97,9 @@ def add_lora(model: nn.Module, lora: Lora) -> nn.Module:
             ) from error
         raise
     if quantized:
-        from batchfit.trace.qlora import as_over_bitsandbytes
+        from batchfit.trace.qlora import as_over_quantized
 
-        as_over_bitsandbytes(adapted)
+        as_over_quantized(adapted)
     return adapted
 
 
@@ -130,6 +132,11 @@ def _check_apart(lora: Lora) -> None:
             both=", ".join(both),
             train=", ".join(lora.train),
         )
+
+
+def _check_dora(model: nn.Module, lora: Lora) -> None:
+    if lora.dora and any(isinstance(module, LinearGptq) for module in model.modules()):
+        raise BadInput("dora", "is not to be had over gptq-4bit: PEFT has no such layer; leave it out")
 
 
 def _trained_whole(model: nn.Module, train: tuple[str, ...]) -> list[str]:

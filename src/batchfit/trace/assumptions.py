@@ -10,6 +10,10 @@ _QUANTIZED = {
     "int8": "no activation is an outlier for LLM.int8(): how many columns are depends on the data",
 }
 _QUANTIZED["nf4-double"] = _QUANTIZED["nf4"]
+_QUANTIZED["gptq-4bit"] = _QUANTIZED["gptq-4bit-per-channel"] = (
+    "every product with 4-bit weights makes a 16-bit copy of the weight, as the Triton kernels of AutoGPTQ and "
+    "GPTQModel do"
+)
 
 _LOSSES = {
     "chunked": "the loss is taken in 8 pieces of the sequence, as torchtune does",

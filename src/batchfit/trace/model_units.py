@@ -12,7 +12,7 @@ from batchfit.profile import Model, Unit
 from batchfit.trace.checkpointing import repeated_blocks
 from batchfit.trace.flat import is_trained
 from batchfit.trace.phases import folded
-from batchfit.trace.quantize import unpacked_size
+from batchfit.trace.quantized_linear import unpacked_size
 
 ROOT = "(root)"
 

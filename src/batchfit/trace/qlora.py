@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
+from peft.tuners.lora import gptq
 from peft.tuners.lora.layer import Linear
 from torch import Tensor, nn
 
-from batchfit.trace.quantize import Linear4bit, QuantizedLinear
+from batchfit.trace.gptq import LinearGptq
+from batchfit.trace.quantize import Linear4bit
+from batchfit.trace.quantized_linear import QuantizedLinear
 
 
 class QuantizedLora(Linear):
@@ -44,8 +47,18 @@ class QuantizedLora(Linear):
         return result
 
 
-def as_over_bitsandbytes(model: nn.Module) -> None:
-    """Makes the adapters over quantised layers in `model`, which PEFT took for plain ones, do as over bitsandbytes'."""
+def as_over_quantized(model: nn.Module) -> None:
+    """Makes the adapters over quantised layers in `model`, which PEFT took for plain ones, do as over these packages'."""
     for module in model.modules():
         if type(module) is Linear and isinstance(module.base_layer, QuantizedLinear):
-            module.__class__ = QuantizedLora
+            if isinstance(module.base_layer, LinearGptq):
+                module.__class__ = _over_gptq()
+                module.quant_linear_module = module.base_layer
+            else:
+                module.__class__ = QuantizedLora
+
+
+def _over_gptq() -> type[nn.Module]:
+    """PEFT's own layer over GPTQ's, which needs nothing of its package; renamed in PEFT 0.15."""
+    found: type[nn.Module] = getattr(gptq, "GPTQLoraLinear", None) or gptq.QuantLinear  # type: ignore[attr-defined]
+    return found

@@ -1,4 +1,5 @@
-"""Linear layers whose weights are kept in 4 or 8 bits, as bitsandbytes keeps and uses them, without its kernels.
+"""Linear layers whose weights are kept in 4 or 8 bits, as bitsandbytes keeps and uses them, without its kernels; and
+the replacement of a model's layers by these and others.
 
 The values are not computed: storages, what is saved for backward and what is alive for how long are.
 """
@@ -14,7 +15,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from batchfit.errors import BadInput
+from batchfit.trace.gptq import LinearGptq, is_packable
 from batchfit.trace.layers import output_layer
+from batchfit.trace.quantized_linear import QuantizedLinear
 
 #: Weights that share one absmax, in NF4.
 NF4_BLOCK = 64
@@ -22,31 +25,6 @@ NF4_BLOCK = 64
 NESTED_BLOCK = 256
 #: Activations of this size and more go through a 16-bit product, in LLM.int8() (its default threshold).
 OUTLIER = 6.0
-
-
-class QuantizedLinear(nn.Linear):
-    """A frozen linear layer with a packed weight, in the place of `layer`.
-
-    `layer` is an `nn.Linear` or a `Conv1D` of transformers, which is a linear layer with its weight transposed.
-    """
-
-    def __init__(self, layer: nn.Module) -> None:
-        weight = cast(nn.Parameter, layer.weight)
-        out_features, in_features = weight.shape if isinstance(layer, nn.Linear) else weight.shape[::-1]
-        super().__init__(in_features, out_features, bias=False, device="meta")
-        self.bias = cast("nn.Parameter", layer.bias)
-        if self.bias is not None:
-            self.bias.requires_grad_(False)
-        #: The type the weight had, which NF4 computes in.
-        self.compute_dtype = weight.dtype
-
-    @property
-    def W_q(self) -> Tensor:  # noqa: N802  (the name by which PEFT finds that a layer dequantises itself)
-        return self.weight
-
-    def dequantize(self) -> Tensor:
-        """The weight, (out_features, in_features), as floating-point numbers: a new tensor each time."""
-        raise NotImplementedError
 
 
 class Linear4bit(QuantizedLinear):
@@ -187,24 +165,24 @@ def _quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     return rows, scales
 
 
-def unpacked_size(p: Tensor) -> int:
-    """How many numbers a parameter stands for, of which 4-bit weights have two in an element."""
-    return getattr(p, "unpacked_size", p.numel())
-
-
 #: By name: from a linear layer to its quantised replacement.
 QUANTIZERS: dict[str, Callable[[nn.Module], QuantizedLinear]] = {
     "nf4": Linear4bit,
     "nf4-double": lambda layer: Linear4bit(layer, nested=True),
     "int8": Linear8bit,
+    "gptq-4bit": LinearGptq,
+    "gptq-4bit-per-channel": lambda layer: LinearGptq(layer, group=None),
 }
+#: Those of GPTQ, which packs eight weights in an int32 and takes layers of whole int32s only.
+_GPTQ = ("gptq-4bit", "gptq-4bit-per-channel")
 
 
 def quantize(model: nn.Module, scheme: str) -> list[str]:
-    """Replaces the linear layers of `model` in place, as transformers does when it loads one with bitsandbytes.
+    """Replaces the linear layers of `model` in place, as transformers does when it loads a quantised one.
 
     The output layer stays as it is, and so do layers with a tied weight, and a model's last layer; embeddings and norms
-    are never quantised. Answers the paths of the layers replaced.
+    are never quantised. GPTQ leaves layers that cannot be packed, such as the routers of experts. Answers the paths of
+    the layers replaced.
 
     Raises BadInput where the scheme is not known or the model has nothing to quantise.
     """
@@ -217,7 +195,9 @@ def quantize(model: nn.Module, scheme: str) -> list[str]:
         )
     kept = _kept_as_they_are(model)
     layers = {
-        path: m for path, m in model.named_modules() if path and _is_linear(m) and id(m.weight) not in kept
+        path: m
+        for path, m in model.named_modules()
+        if path and _is_linear(m) and id(m.weight) not in kept and (scheme not in _GPTQ or is_packable(m))
     }
     if not layers:
         raise BadInput(
@@ -229,6 +209,8 @@ def quantize(model: nn.Module, scheme: str) -> list[str]:
         model.set_submodule(path, QUANTIZERS[scheme](layer))
     # What PEFT and the trainers look at to see that the base is quantised.
     setattr(model, "is_loaded_in_8bit" if scheme == "int8" else "is_loaded_in_4bit", True)
+    if scheme in _GPTQ:
+        model.quantization_method = "gptq"  # type: ignore[assignment]
     return list(layers)
 
 
@@ -257,8 +239,8 @@ def _kept_as_they_are(model: nn.Module) -> set[int]:
 def prepare_for_training(model: nn.Module, *, checkpointing: bool = True) -> nn.Module:
     """PEFT's `prepare_model_for_kbit_training`, which those who train QLoRA call before they add adapters.
 
-    It freezes the base, brings whatever is left in 16 bits (embeddings, norms, output layer) to float32, and turns
-    activation checkpointing on.
+    It freezes the base, brings whatever is left in 16 bits (embeddings, norms, output layer) to float32 but for GPTQ,
+    and turns activation checkpointing on.
     """
     from peft import prepare_model_for_kbit_training
 

@@ -1,0 +1,75 @@
+"""What the repository of fms-acceleration says of its benchmark runs beside its tables, by table and commit.
+
+Sources, all in foundation-model-stack/fms-acceleration: scripts/benchmarks/refs/requirements*.txt and
+refs_orca/requirements*.txt (versions; before July 2024 there are none, and plugins/framework/pyproject.toml asks for
+transformers before 4.40), scripts/benchmarks/scenarios*.yaml (types and dropout) at each commit.
+"""
+
+from __future__ import annotations
+
+from batchfit.sharding import FSDP1
+from bench.accuracy.rows import Row
+
+#: The libraries' versions, by table and commit.
+_ERAS = {
+    ("a100_80gb", "HEAD"): "transformers-4.48",
+    ("a100_80gb", "9239802"): "transformers-4.45",
+    ("a100_80gb", "97fc3c1"): "transformers-4.45",
+    ("a100_80gb", "4e81c64"): "transformers-4.44",
+    ("a100_80gb", "b6c1455"): "transformers-4.43",
+    ("a100_80gb", "c3a069c"): "transformers-4.39",
+    ("a100_80gb", "00febdc"): "transformers-4.39",
+    ("a100_80gb", "8103238"): "transformers-4.39",
+    ("a100_80gb", "f1895b7"): "transformers-4.39",
+    ("a100_80gb", "8af8fa7"): "transformers-4.39",
+    ("a100_80gb_granite", "HEAD"): "transformers-4.45",
+    ("a100_80gb_granite", "ff14d4f"): "transformers-4.45",
+    ("a100_80gb_liger", "HEAD"): "transformers-4.45",
+    ("a100_80gb_pf", "HEAD"): "transformers-4.44",
+    ("a100_80gb_pf", "6028250"): "transformers-4.44",
+    ("a100_80gb_pf", "4224c66"): "transformers-4.44",
+    ("a100_80gb_mp", "HEAD"): "transformers-4.43",
+    ("a100_80gb_moe", "5b35eae"): "transformers-4.45",
+}
+
+#: Commits at which scenarios had no dropout before adapters, and named float16 where their table does not.
+_FIRST = ("8af8fa7", "f1895b7", "8103238", "00febdc")
+
+
+def commit(row: Row) -> str:
+    """The commit whose table the row is from, or HEAD."""
+    return row["commit_or_version"].split(" ")[0]
+
+
+def era(row: Row) -> str | None:
+    """The libraries' versions of the run's time, where they are known and can be installed beside this PyTorch."""
+    table = row["url_or_path"].rpartition("/")[2].removesuffix(".csv")
+    return _ERAS.get((table, commit(row)))
+
+
+def dropout(row: Row) -> float:
+    """Dropout before the adapters."""
+    return 0.0 if commit(row) in _FIRST else 0.1
+
+
+def scenario_dtype(row: Row) -> str | None:
+    """The type of the weights where the table does not name it."""
+    return "fp16" if commit(row) in _FIRST else None
+
+
+def holds_inputs(row: Row) -> bool:
+    """Whether 4-bit layers held their inputs: bitsandbytes was older than 0.43.2 until July 2024."""
+    return era(row) == "transformers-4.39"
+
+
+def sharding(row: Row, autocast: str | None) -> FSDP1:
+    """FSDP1 with FULL_SHARD around each decoder layer, adapters apart. Reentrant checkpointing around the wrapped layer
+    leaves nothing to gather ahead.
+
+    accelerate brings trained weights to float32 where FSDP computes in mixed precision, but not before 0.30
+    (`upcast_sharded`, accelerate/accelerator.py): the first commits asked for a version before 0.29.
+    """
+    if autocast is None:
+        return FSDP1(backward_prefetch="none")
+    shards = None if commit(row) in _FIRST else "fp32"
+    return FSDP1(backward_prefetch="none", param_dtype=autocast, reduce_dtype=autocast, sharded_dtype=shards)
