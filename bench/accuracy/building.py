@@ -15,6 +15,7 @@ from batchfit.trace.adapters import add_lora
 from batchfit.trace.quantize import Linear4bit, prepare_for_training, quantize
 from bench.accuracy import flash, litgpt_model
 from bench.accuracy.frozen_units import hold_inputs_of_frozen_units
+from bench.accuracy.fused_lora import fuse
 from bench.accuracy.plain_models import PLAIN
 from bench.accuracy.torchtune_llama import InBackward
 
@@ -38,6 +39,8 @@ def training(asked: Mapping[str, Any]) -> Training:
         model = prepare_for_training(model, checkpointing=False)
     if adapters and "own" not in adapters:
         model = _adapted(model, adapters)
+    if asked.get("fused_lora"):
+        fuse(model, masked=asked["fused_lora"] == "masked")
     if checkpoints_itself(asked) and asked.get("frozen_units"):
         hold_inputs_of_frozen_units(model)
     _as_given(model)

@@ -23,6 +23,7 @@ def answer(asked: Mapping[str, Any], micro_batches: tuple[int, ...]) -> dict[str
     from batchfit.trace.varying import VaryingLengths
     from bench.accuracy import timm_steps
     from bench.accuracy.building import checkpoints_itself, training
+    from bench.accuracy.fused_kernels import replaced
     from bench.accuracy.orders import orders
 
     if "timm" in asked:
@@ -34,23 +35,24 @@ def answer(asked: Mapping[str, Any], micro_batches: tuple[int, ...]) -> dict[str
     with_trainer = asked.get("trainer", "none")
     varied = asked.get("lengths")
     steps: list[VaryingLengths] = []
-    profile = trace(
-        made.model if with_trainer != "none" else made,
-        made.make_batch if with_trainer != "none" else None,
-        loss=asked.get("loss", "full"),
-        precision=precision,
-        optimizer="sgd" if made.optimizer else asked.get("optimizer", "adamw"),
-        checkpointing="none" if checkpoints_itself(asked) else asked.get("checkpointing", "none"),
-        attention=asked.get("attention", "sdpa"),
-        max_grad_norm=asked.get("max_grad_norm"),
-        trainer=with_trainer,
-        flat_gradients=asked.get("flat_gradients", False),
-        compile=asked.get("compile", "none"),
-        seq_len=(varied["shortest"], asked["seq_len"]) if varied else None,
-        micro_batches=micro_batches,
-        on_lengths=steps.append if varied else None,
-        name=asked["config"]["model_type"],
-    )
+    with replaced(asked["config"]["model_type"], asked.get("kernels", ())):
+        profile = trace(
+            made.model if with_trainer != "none" else made,
+            made.make_batch if with_trainer != "none" else None,
+            loss=asked.get("loss", "full"),
+            precision=precision,
+            optimizer="sgd" if made.optimizer else asked.get("optimizer", "adamw"),
+            checkpointing="none" if checkpoints_itself(asked) else asked.get("checkpointing", "none"),
+            attention=asked.get("attention", "sdpa"),
+            max_grad_norm=asked.get("max_grad_norm"),
+            trainer=with_trainer,
+            flat_gradients=asked.get("flat_gradients", False),
+            compile=asked.get("compile", "none"),
+            seq_len=(varied["shortest"], asked["seq_len"]) if varied else None,
+            micro_batches=micro_batches,
+            on_lengths=steps.append if varied else None,
+            name=asked["config"]["model_type"],
+        )
     if varied:
         return {"orders": {str(b): orders(steps[0], varied, asked["seq_len"], b) for b in micro_batches}}
     return {"profile": profile.to_json()}

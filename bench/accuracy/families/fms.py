@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.accuracy.families.configs import needed
 from bench.accuracy.families.fms_models import config, quantisation
-from bench.accuracy.families.fms_runs import dropout, era, holds_inputs, scenario_dtype, sharding
+from bench.accuracy.families.fms_runs import dropout, era, holds_inputs, kernels, scenario_dtype, sharding
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import Row
 
@@ -29,8 +29,8 @@ def question(row: Row) -> Question:
         raise CannotExpress("the run failed for a reason that is not published")
     if "padding-free" in framework or not row["seq_len"].isdigit():
         raise CannotExpress("samples of lengths that are not published")
-    if framework not in ("none", "baseline-peft-bnb", "accelerated-peft-bnb", "accelerated-peft-autogptq"):
-        raise CannotExpress(f"fused kernels of {_kind(framework)} are not modelled")
+    if "moe" in framework:
+        raise CannotExpress("its plugin's layers of experts are not modelled")
     if row["metric"].startswith("nvidia-smi"):
         raise CannotExpress("nvidia-smi's figure: the context of these runs is not published")
     return _asked(row, framework)
@@ -41,18 +41,14 @@ def _framework(row: Row) -> str:
     return found[1] if found else "none"
 
 
-def _kind(framework: str) -> str:
-    return "its expert-parallel layers" if "moe" in framework else "its plugin foak or liger"
-
-
 def _asked(row: Row, framework: str) -> Question:
     dtype, autocast = _precision(row)
-    adapters, replicas = row["peft"] != "none", row.number("n_gpus") or 1
-    quantized = row["peft"] == "qlora"
-    if quantized and framework == "baseline-peft-bnb" and replicas == 1:
+    replicas = row.number("n_gpus") or 1
+    if row["peft"] == "qlora" and framework == "baseline-peft-bnb" and replicas == 1:
         raise CannotExpress(
             "TRL's own preparation of 4-bit models, which casts modules to and fro, of its time"
         )
+    replaced, fused = kernels(row, framework)
     trace: dict[str, Any] = {
         "config": config(row),
         "seq_len": needed(row, "seq_len"),
@@ -61,26 +57,18 @@ def _asked(row: Row, framework: str) -> Question:
         "checkpointing": "full",
         "trainer": "hf",
         "reentrant": True,
+        **({"autocast": autocast} if autocast else {}),
+        **({"kernels": replaced} if replaced else {}),
+        **({"fused_lora": fused} if fused else {}),
+        **_frozen(row, sharded=replicas > 1, gathered=None if fused else autocast),
     }
-    if autocast:
-        trace["autocast"] = autocast
-    if adapters:
-        trace["adapters"] = {"lora": _lora(row)}
-        if replicas > 1:
-            trace["frozen_units"] = True
-            if autocast:
-                trace["adapters"]["dtype"] = autocast  # that is what FSDP gathers
-    if quantized:
-        trace["quantize"] = quantisation(row)
-        if holds_inputs(row):
-            trace["holds_inputs"] = True
     return Question(
         trace=trace,
-        group=_group(row, replicas),
+        group=_group(row, framework, replicas),
         measure=_measure(row),
         micro_batch=needed(row, "micro_batch"),
         accumulation_steps=row.number("grad_accum") or 1,
-        sharding=sharding(row, autocast) if replicas > 1 else None,
+        sharding=sharding(row, autocast, fused=fused is not None) if replicas > 1 else None,
         replicas=replicas,
         keeps_gradients=replicas > 1,
         gpu="a100-80gb",
@@ -89,16 +77,33 @@ def _asked(row: Row, framework: str) -> Question:
     )
 
 
+def _frozen(row: Row, *, sharded: bool, gathered: str | None) -> dict[str, Any]:
+    """What is asked of the trace where the base is frozen; `gathered` is the type in which FSDP gathers adapters."""
+    if row["peft"] == "none":
+        return {}
+    asked: dict[str, Any] = {"adapters": {"lora": _lora(row)}}
+    if sharded:
+        asked["frozen_units"] = True
+        if gathered:
+            asked["adapters"]["dtype"] = gathered
+    if row["peft"] == "qlora":
+        asked["quantize"] = quantisation(row)
+        if holds_inputs(row):
+            asked["holds_inputs"] = True
+    return asked
+
+
 def _measure(row: Row) -> str:
     if row["outcome"] == "OOM":
         return "oom"
     return "steady" if "steady" in row["metric"] else "allocated"
 
 
-def _group(row: Row, replicas: int) -> str:
+def _group(row: Row, framework: str, replicas: int) -> str:
     kind = {"none": "full", "lora": "LoRA", "qlora": "QLoRA"}[row["peft"]]
     kind = "GPTQ LoRA" if "GPTQ" in row["model"] else kind
-    return f"{kind}, {replicas} GPU{'s' if replicas > 1 else ''}"
+    fused = ", fused kernels" if "foak" in framework else ""
+    return f"{kind}{fused}, {replicas} GPU{'s' if replicas > 1 else ''}"
 
 
 def _precision(row: Row) -> tuple[str, str | None]:

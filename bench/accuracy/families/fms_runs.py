@@ -35,6 +35,9 @@ _ERAS = {
 #: Commits at which scenarios had no dropout before adapters, and named float16 where their table does not.
 _FIRST = ("8af8fa7", "f1895b7", "8103238", "00febdc")
 
+#: Commits since which the backward of fused adapters multiplies by what dropout left (d767e33, November 2024).
+_MASKED = ("9239802", "HEAD")
+
 
 def commit(row: Row) -> str:
     """The commit whose table the row is from, or HEAD."""
@@ -62,7 +65,26 @@ def holds_inputs(row: Row) -> bool:
     return era(row) == "transformers-4.39"
 
 
-def sharding(row: Row, autocast: str | None) -> FSDP1:
+def kernels(row: Row, framework: str) -> tuple[list[str], str | None]:
+    """What plugin "foak" replaced in a run, as `bench.accuracy.fused_kernels` names it, and how its adapters over
+    quantised layers were fused (sample-configurations and plugins/fused-ops-and-kernels).
+
+    Its configurations with Liger's loss over quantised layers name a switch "fast_rsm_layernorm", which nothing reads.
+    """
+    if "foak" not in framework:
+        return [], None
+    if "santacoder" in row["model"]:
+        return ["loss"], None
+    liger, quantised = framework.endswith("-liger"), row["peft"] == "qlora"
+    replaced = ["rope", "linear-loss" if liger else "loss"]
+    if not (liger and quantised):
+        replaced.insert(0, "norm")
+    if not quantised:
+        return replaced, None
+    return replaced, "masked" if commit(row) in _MASKED else "plain"
+
+
+def sharding(row: Row, autocast: str | None, *, fused: bool = False) -> FSDP1:
     """FSDP1 with FULL_SHARD around each decoder layer, adapters apart. Reentrant checkpointing around the wrapped layer
     leaves nothing to gather ahead.
 
@@ -71,5 +93,8 @@ def sharding(row: Row, autocast: str | None) -> FSDP1:
     """
     if autocast is None:
         return FSDP1(backward_prefetch="none")
+    if fused:
+        # Fused adapters are left out of FSDP (`lora_adapters_switch_ddp_from_fsdp`).
+        return FSDP1(backward_prefetch="none", param_dtype=autocast, trained_whole=True)
     shards = None if commit(row) in _FIRST else "fp32"
     return FSDP1(backward_prefetch="none", param_dtype=autocast, reduce_dtype=autocast, sharded_dtype=shards)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from batchfit.errors import BadInput
 from batchfit.profile import Line, MemoryProfile, Unit, evaluate
 from batchfit.sharding.edit import Activations, constant, part, raised
-from batchfit.sharding.replica import ROOT, BlockReplica, Pass, Point, check_policy, shards_of
+from batchfit.sharding.replica import ROOT, BlockReplica, Pass, Point, Sizes, check_policy, shards_of
 
 PREFETCH = ("pre", "post", "none")
 
@@ -41,6 +41,9 @@ class FSDP1:
     flat parameter (`use_orig_params=True` without that policy), every frozen weight of a unit with a trained one gets
     a gradient: so it is for a profile that was traced with `flat_gradients`.
 
+    With `trained_whole` the trained weights are no part of FSDP (`ignored_modules`): every replica holds them, their
+    gradients and their optimizer state whole, in the types they were traced in, and reduces gradients in place.
+
     `param_dtype`, `reduce_dtype`, `sharded_dtype` and `shard_size` are as in FSDP. Not counted: padding to a multiple
     of g, and that the trained elements of a flat parameter may lie in the shards of few replicas.
 
@@ -56,6 +59,7 @@ class FSDP1:
     reduce_dtype: str | None = None
     sharded_dtype: str | None = None
     shard_size: int | None = None
+    trained_whole: bool = False
 
     name = "fsdp1"
 
@@ -82,6 +86,25 @@ class _Replica(BlockReplica):
     @property
     def _is_flat(self) -> bool:
         return bool(self.base.settings.get(FLAT))
+
+    def _sizes(self, unit: Unit) -> Sizes:
+        if not self.policy.trained_whole:
+            return super()._sizes(unit)
+        frozen = replace(
+            unit,
+            parameters=unit.parameters - unit.trainable_parameters,
+            trainable_parameters=0,
+            weights_bytes=unit.weights_bytes - unit.trainable_weights_bytes,
+            trainable_weights_bytes=0,
+        )
+        sizes, whole = super()._sizes(frozen), unit.trainable_weights_bytes
+        shard = sizes.weights_shard + whole
+        return replace(
+            sizes, gradients=whole, reduction=whole, weights_shard=shard, gradients_shard=whole, traced=whole
+        )
+
+    def _optimizer_factor(self) -> float:
+        return 1.0 if self.policy.trained_whole else super()._optimizer_factor()
 
     def _with_gradients(self, unit: Unit) -> tuple[int, int]:
         if unit.trainable_parameters and self._is_flat:
@@ -119,9 +142,9 @@ class _Replica(BlockReplica):
             for point in points:
                 yield self._backward_in_block(point, unit, run)
             for finished in sorted({0, 1, unit.count - 2, unit.count - 1}):
-                if points and 0 <= finished < unit.count:
+                if points and not self.policy.trained_whole and 0 <= finished < unit.count:
                     yield self._end_of_block(points, finished, unit, run)
-        if run.lines:
+        if run.lines and not self.policy.trained_whole:
             yield self._end_of_backward(run)
 
     def _backward_in_root(self, line: Line, run: Pass) -> Line:

@@ -48,7 +48,7 @@ class QuantizedLora(Linear):
 
 
 def as_over_quantized(model: nn.Module) -> None:
-    """Makes the adapters over quantised layers in `model`, which PEFT took for plain ones, do as over these packages'."""
+    """Makes adapters over quantised layers in `model`, which PEFT took for plain ones, do as over their packages'."""
     for module in model.modules():
         if type(module) is Linear and isinstance(module.base_layer, QuantizedLinear):
             if isinstance(module.base_layer, LinearGptq):
