@@ -43,8 +43,8 @@ class Question:
 
     `trace` is what the worker traces: plain data, and the key under which the profile is kept. `group` is the line of
     the report that the row counts in. `next_batch` is a bracket's batch that failed. `beside_bytes` is what the source
-    says the process holds beside PyTorch's allocator. `era` names the libraries' versions of the run's time, where
-    they matter.
+    says the process holds beside PyTorch's allocator; a device's memory without it is held against what its card's
+    context and communication take. `era` names the libraries' versions of the run's time, where they matter.
     """
 
     trace: Mapping[str, Any]
@@ -59,10 +59,14 @@ class Question:
     keeps_gradients: bool = False
     gpu: str | None = None
     beside_bytes: int | None = None
+    #: The published figure of PyTorch's allocator leaves out the trained weights: they came to the GPU between the spans
+    #: that were watched.
+    misses_trained: bool = False
     #: What the allocator may take of the card, where it is not what PyTorch's may take of the catalogue's `gpu`.
     room_bytes: int | None = None
     era: str | None = None
-    #: The era brings a library that is not installed otherwise, so there is nothing to trace with today's.
+    #: The era brings a library that is not installed otherwise, or parts of its libraries are replaced, so there is nothing
+    #: to trace with today's.
     needs_era: bool = False
     assumptions: tuple[str, ...] = field(default=())
 

@@ -13,6 +13,7 @@ from batchfit.gpus import find_gpu
 from batchfit.planning.fit import capacity
 from batchfit.profile import MemoryProfile
 from batchfit.sharding import shard
+from bench.accuracy.beside import beside_allocator
 from bench.accuracy.question import Question
 from bench.accuracy.rows import Row
 
@@ -107,16 +108,29 @@ def predicted(question: Question, answer: Mapping[str, Any]) -> tuple[int, int]:
         return at["allocated"] + beside, at["reserved"] + beside
     profile = profile_of(question, answer)
     peak = profile.peak(question.micro_batch, question.accumulation_steps)
+    missed = _trained_bytes(profile) if question.misses_trained else 0
     if question.measure == "steady":
         # Workspaces are there from the first matrix product on.
         total = profile.states.total_bytes + peak.parts.get("overhead", 0)
         total -= 0 if question.keeps_gradients else profile.states.gradients_bytes
-        return total, total
+        return total - missed, total - missed
     if question.measure == "allocated":
-        return peak.allocated_bytes, peak.allocated_bytes
-    beside = question.beside_bytes or 0
+        return peak.allocated_bytes - missed, peak.allocated_bytes - missed
+    least, most = _beside(question)
     reserved = max(peak.allocated_bytes, peak.reserved_bytes or 0)
-    return peak.allocated_bytes + beside, reserved + beside
+    return peak.allocated_bytes + least, reserved + most
+
+
+def _beside(question: Question) -> tuple[int, int]:
+    """What a process holds beside PyTorch's allocator, at least and at most."""
+    if question.measure != "device" or question.beside_bytes is not None:
+        return question.beside_bytes or 0, question.beside_bytes or 0
+    assert question.gpu is not None
+    return beside_allocator(question.gpu, question.replicas)
+
+
+def _trained_bytes(profile: MemoryProfile) -> int:
+    return sum(unit.count * unit.trainable_weights_bytes for unit in profile.model.units)
 
 
 def profile_of(question: Question, answer: Mapping[str, Any]) -> MemoryProfile:

@@ -97,8 +97,8 @@ def _keep(trace: Wanted, answer: dict[str, Any]) -> None:
 _digest: list[str] = []
 
 #: Modules beside this one that only ask or tell. All others decide a trace.
-_ASK_OR_TELL = {"__main__", "beside", "eras", "explain", "peers", "picture", "question", "report", "rows", "scoring", "summary",
-                "throughput", "tracing"}  # fmt: skip
+_ASK_OR_TELL = {"__main__", "beside", "eras", "explain", "peers", "picture", "question", "report", "rows", "scoring",
+                "summary", "throughput", "tracing"}  # fmt: skip
 
 
 def _sources() -> str:

@@ -84,17 +84,24 @@ def kernels(row: Row, framework: str) -> tuple[list[str], str | None]:
     return replaced, "masked" if commit(row) in _MASKED else "plain"
 
 
-def sharding(row: Row, autocast: str | None, *, fused: bool = False) -> FSDP1:
+def adapters_dtype(row: Row, autocast: str | None, *, apart: bool) -> str | None:
+    """The type of a sharded run's adapters: that which FSDP gathers. Those left out of FSDP are as PEFT made them: in
+    the type that the packed weights are stored in, and since PEFT 0.12 in float32."""
+    return None if apart and era(row) != "transformers-4.39" else autocast
+
+
+def sharding(row: Row, autocast: str | None, *, apart: bool) -> FSDP1:
     """FSDP1 with FULL_SHARD around each decoder layer, adapters apart. Reentrant checkpointing around the wrapped layer
     leaves nothing to gather ahead.
 
     accelerate brings trained weights to float32 where FSDP computes in mixed precision, but not before 0.30
-    (`upcast_sharded`, accelerate/accelerator.py): the first commits asked for a version before 0.29.
+    (accelerate/accelerator.py, `prepare_model`): the first commits asked for a version before 0.29. Fused adapters are
+    left out of FSDP (`lora_adapters_switch_ddp_from_fsdp`, `apart`). They are brought to the GPU after the trainer is
+    made and before it trains, where its memory metrics do not look.
     """
     if autocast is None:
         return FSDP1(backward_prefetch="none")
-    if fused:
-        # Fused adapters are left out of FSDP (`lora_adapters_switch_ddp_from_fsdp`).
+    if apart:
         return FSDP1(backward_prefetch="none", param_dtype=autocast, trained_whole=True)
     shards = None if commit(row) in _FIRST else "fp32"
     return FSDP1(backward_prefetch="none", param_dtype=autocast, reduce_dtype=autocast, sharded_dtype=shards)
