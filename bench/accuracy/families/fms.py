@@ -28,6 +28,9 @@ from bench.accuracy.rows import Row
 
 FAMILIES = ("fms-acceleration benchmarks",)
 
+#: Tokens of a sample where a run's lengths are not published, and what is asked about it does not depend on them.
+_LENGTH = 4096
+
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 
 
@@ -36,10 +39,10 @@ def question(row: Row) -> Question:
     framework = _framework(row)
     if row["outcome"].startswith("failed"):
         raise CannotExpress("the run failed for a reason that is not published")
-    if "padding-free" in framework or not row["seq_len"].isdigit():
-        raise CannotExpress("samples of lengths that are not published")
     if "moe" in framework:
         raise CannotExpress("its plugin's layers of experts are not modelled")
+    if not row["seq_len"].isdigit() and _measure(row) != "steady":
+        raise CannotExpress("samples of lengths that are not published")
     return _asked(row, framework)
 
 
@@ -61,7 +64,7 @@ def _asked(row: Row, framework: str) -> Question:
         raise CannotExpress("attention was left out of FSDP with its adapters, by a fault of that commit")
     trace: dict[str, Any] = {
         "config": config(row),
-        "seq_len": needed(row, "seq_len"),
+        "seq_len": row.number("seq_len") or _LENGTH,
         "weights": dtype,
         "attention": "flash",
         "checkpointing": "full",
