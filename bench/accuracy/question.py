@@ -59,14 +59,14 @@ class Question:
     keeps_gradients: bool = False
     gpu: str | None = None
     beside_bytes: int | None = None
-    #: The published figure of PyTorch's allocator leaves out the trained weights: they came to the GPU between the spans
-    #: that were watched.
+    #: The published figure of PyTorch's allocator leaves out the trained weights, which came to the GPU between the
+    #: spans that were watched.
     misses_trained: bool = False
     #: What the allocator may take of the card, where it is not what PyTorch's may take of the catalogue's `gpu`.
     room_bytes: int | None = None
     era: str | None = None
-    #: The era brings a library that is not installed otherwise, or parts of its libraries are replaced, so there is nothing
-    #: to trace with today's.
+    #: The era brings a library that is not installed otherwise, or parts of its libraries are replaced, so there is
+    #: nothing to trace with today's.
     needs_era: bool = False
     assumptions: tuple[str, ...] = field(default=())
 

@@ -250,7 +250,8 @@ PyTorch excepted.
 - *reserved*: the highest `torch.cuda.memory_reserved`. batchfit gives an interval, from what is allocated to what the
   replayed allocator reserves; the error is 0 inside it, else the distance to its nearest end. *inside* is the share of
   rows with no distance.
-- *device*: a whole device's memory, against the same interval and what the source says the process holds beside it.
+- *device*: a whole device's memory, against the same interval and what the process holds beside it: as the source says,
+  or between the least and the most that contexts and NCCL are published to take on such a card.
 - *fits*, *oom*: runs published to run, or to run out of memory; *right* is the share so judged (a run fits if its
   allocated peak does; one that failed is called fitting only if what is reserved fits, too).
 - *bracket*: the largest batch that ran and the next one, which failed; right if the first is judged to fit and the

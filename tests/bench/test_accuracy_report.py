@@ -57,6 +57,17 @@ def test_a_device_holds_more_than_the_allocator() -> None:
     answer = {"profile": profile().to_json()}
     assert predicted(ask("allocated"), answer) == (5000, 5000)
     assert predicted(ask("device", beside_bytes=50), answer) == (5050, 5050)
+    least, most = predicted(ask("device", gpu="a100-80gb"), answer)
+    assert 5000 + 400 * 2**20 < least < most < 5000 + 1100 * 2**20
+    of_two = predicted(ask("device", gpu="a100-80gb", replicas=2), answer)
+    assert of_two == (least + 256 * 2**20, most + 544 * 2**20)
+
+
+def test_a_figure_that_misses_trained_weights_is_met_by_one_that_does() -> None:
+    answer = {"profile": profile().to_json()}
+    trained = sum(unit.count * unit.trainable_weights_bytes for unit in profile().model.units)
+    assert trained
+    assert predicted(ask("allocated", misses_trained=True), answer) == (5000 - trained, 5000 - trained)
 
 
 @pytest.mark.parametrize(("gib", "fits", "out_of_memory"), [(20, True, False), (90, False, True)])

@@ -95,7 +95,46 @@ def test_sharded_runs_in_mixed_precision_are_kept_in_float32() -> None:
         backward_prefetch="none", param_dtype="bf16", reduce_dtype="bf16", sharded_dtype="fp32"
     )
     assert ask.keeps_gradients
-    assert "autocast" not in ask.trace
+    assert ask.trace["autocast"] == "bf16"
+
+
+def fms(**wanted: str) -> Row:
+    """The first row of the family that begins with what is wanted in each column."""
+    return next(
+        row
+        for row in ROWS.values()
+        if row.family.startswith("fms") and all(row[key].startswith(value) for key, value in wanted.items())
+    )
+
+
+def test_libraries_are_those_of_a_runs_table() -> None:
+    tables = {
+        question(fms(url_or_path=f"scripts/benchmarks/refs/{table}.csv", commit_or_version=commit)).era
+        for table, commit in (("a100_80gb", "c3a069c"), ("a100_80gb", "HEAD"), ("a100_80gb_granite", "HEAD"))
+    }
+    assert tables == {"transformers-4.39", "transformers-4.48", "transformers-4.45"}
+
+
+def test_adapters_over_gptq_and_their_fused_kernels() -> None:
+    row = fms(model="TheBloke/Llama-2-70B-GPTQ", n_gpus="2", notes="framework=accelerated-peft-autogptq-foak;",
+              commit_or_version="HEAD", metric="max")  # fmt: skip
+    ask = question(row)
+    assert ask.trace["quantize"] == "gptq-4bit-per-channel"
+    assert (ask.trace["kernels"], ask.trace["fused_lora"]) == (["norm", "rope", "loss"], "masked")
+    # Fused adapters are left out of FSDP, and come to the GPU where the trainer's metrics do not look.
+    assert ask.sharding == FSDP1(backward_prefetch="none", param_dtype="fp16", trained_whole=True)
+    assert (ask.misses_trained, ask.keeps_gradients, ask.needs_era) == (True, False, True)
+
+
+def test_a_device_is_asked_about_where_the_driver_told() -> None:
+    assert question(fms(metric="nvidia-smi", notes="framework=none")).measure == "device"
+
+
+def test_states_need_no_lengths() -> None:
+    row = fms(seq_len="unpacked", metric="memory_allocated", model="mistralai/Mistral-7B-v0.1")
+    assert question(row).measure == "steady"
+    with pytest.raises(CannotExpress, match="lengths that are not published"):
+        question(fms(seq_len="unpacked", metric="max", model="mistralai/Mistral-7B-v0.1"))
 
 
 def test_a_notebook_row_has_two_figures() -> None:
@@ -126,7 +165,7 @@ def test_adapters_by_their_experiment_and_by_what_the_result_says() -> None:
         ("TTN001", {"n_gpus": ""}, "does not say its n_gpus"),
         ("TTN001", {"act_ckpt": "unstated"}, "does not say what was checkpointed"),
         ("TUN003", {"seq_len": "alpaca"}, "lengths that are not published"),
-        ("FMS0003", {"notes": "framework=foak-fast-kernels"}, "foak or liger"),
+        ("FMS0003", {"notes": "framework=moe-scattermoe-granite-ep1"}, "layers of experts"),
     ],
 )
 def test_what_cannot_be_expressed_says_why(row_id: str, changes: dict[str, str], reason: str) -> None:

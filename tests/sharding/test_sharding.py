@@ -307,6 +307,25 @@ class TestFSDP1:
         ):
             shard(flat, FSDP(), 4)
 
+    def test_trained_weights_left_out_are_whole_on_every_replica(self, profile: MemoryProfile) -> None:
+        units = (
+            replace(BLOCK, trainable_parameters=10, trainable_weights_bytes=40),
+            replace(REST, trainable_parameters=0, trainable_weights_bytes=0),
+        )
+        adapters = replace(
+            profile,
+            model=Model("adapters", 600, 40, units),
+            states=States(2400, 160, 320, 0),
+            phases={"first_micro": tuple(held("backward: layers.*.mlp", g, 0, 48) for g in (40, 160))},
+        )
+        apart = shard(adapters, FSDP1(backward_prefetch="none", trained_whole=True), 4)
+        # Frozen weights in quarters, and 160 bytes of adapters with their gradients and optimizer state as on one GPU.
+        assert apart.states == States((2400 - 160) // 4 + 160, 160, 320, 0)
+        found = highest(apart, "first_micro", 1000)
+        assert parts(found, 1000)["weights"] == (2400 - 160) // 4 + 160 + 800 + (400 - 40)
+        assert parts(found, 1000)["gradients"] == 160
+        assert not any("in one" in line.where for line in apart.phases["first_micro"])
+
     def test_an_unknown_prefetch_is_named(self) -> None:
         with pytest.raises(
             BadInput, match="backward_prefetch: must be one of pre, post, none; you typed 'ahead'"
