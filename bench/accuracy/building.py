@@ -37,6 +37,8 @@ def training(asked: Mapping[str, Any]) -> Training:
             _hold_inputs(model)
     if asked.get("kbit"):
         model = prepare_for_training(model, checkpointing=False)
+        if asked["kbit"] == "trl-bf16":
+            _embeddings_back_in_bf16(model)
     if adapters and "own" not in adapters:
         model = _adapted(model, adapters)
     if asked.get("fused_lora"):
@@ -161,6 +163,15 @@ class _Hold(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
         return gradients[0], None
+
+
+def _embeddings_back_in_bf16(model: nn.Module) -> None:
+    """TRL's `peft_module_casting_to_bf16` (with `bf16=True` on one GPU): what PEFT's preparation brought to float32 goes
+    back, but for the norms."""
+    for path, module in model.named_modules():
+        name = path.rpartition(".")[2]
+        if name in ("lm_head", "embed_tokens", "wte", "wpe") and isinstance(module.weight, nn.Parameter):
+            module.weight.data = module.weight.data.to(torch.bfloat16)
 
 
 def _adapted(model: nn.Module, asked: Mapping[str, Any]) -> nn.Module:

@@ -81,8 +81,12 @@ class _Rope(torch.autograd.Function):
 
 
 def _rope(q: Tensor, k: Tensor, *ignored: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    turned = (_Rope.apply(x.transpose(1, 2)).transpose(1, 2) for x in (q, k))  # type: ignore[no-untyped-call]
-    return tuple(turned)  # type: ignore[return-value]
+    return _turned(q), _turned(k)
+
+
+def _turned(x: Tensor) -> Tensor:
+    turned: Tensor = _Rope.apply(x.transpose(1, 2))  # type: ignore[no-untyped-call]
+    return turned.transpose(1, 2)
 
 
 class _CrossEntropy(torch.autograd.Function):

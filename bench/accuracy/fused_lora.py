@@ -19,9 +19,9 @@ def fuse(model: nn.Module, *, masked: bool) -> None:
     """Makes the adapters on attention's layers compute so. `masked`: backward multiplies by what dropout left, as it
     does since October 2024."""
     for module in model.modules():
-        attention = [getattr(module, name, None) for name in ("q_proj", "k_proj", "v_proj")]
+        attention: list[Any] = [getattr(module, name, None) for name in ("q_proj", "k_proj", "v_proj")]
         if all(hasattr(layer, "lora_A") for layer in attention):
-            group = _Group(attention, masked)  # type: ignore[arg-type]
+            group = _Group(attention, masked)
             for layer in attention:
                 _join(layer, group)
         out = getattr(module, "o_proj", None)
@@ -41,7 +41,7 @@ def _of_group(self: Any, x: Tensor) -> Tensor:
 class _Group:
     """Layers whose results are computed when the first is called, and kept until each has taken its own."""
 
-    def __init__(self, layers: list[nn.Module], masked: bool) -> None:
+    def __init__(self, layers: list[Any], masked: bool) -> None:
         self.layers, self.masked = layers, masked
         self.results: dict[nn.Module, Tensor] = {}
 
@@ -74,7 +74,7 @@ class _FusedLora(torch.autograd.Function):
             out = rows @ weight.to(x.dtype).t()
             if not made:
                 del weight
-            kept = layer.lora_dropout[layer.active_adapters[0]](rows)  # type: ignore[index,operator]
+            kept = layer.lora_dropout[layer.active_adapters[0]](rows)
             a, b = _adapter(layer)
             out += (kept @ a.t().to(x.dtype)) @ (_scale(layer) * b.t().to(x.dtype))
             results.append(out.view(*x.shape[:-1], -1))

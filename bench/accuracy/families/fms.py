@@ -54,10 +54,6 @@ def _framework(row: Row) -> str:
 def _asked(row: Row, framework: str) -> Question:
     dtype, autocast = _precision(row)
     replicas = row.number("n_gpus") or 1
-    if row["peft"] == "qlora" and framework == "baseline-peft-bnb" and replicas == 1:
-        raise CannotExpress(
-            "TRL's own preparation of 4-bit models, which casts modules to and fro, of its time"
-        )
     replaced, fused = kernels(row, framework)
     apart = fused is not None and replicas > 1
     if apart and commit(row) == "8103238":
@@ -73,6 +69,7 @@ def _asked(row: Row, framework: str) -> Question:
         **({"autocast": autocast} if autocast else {}),
         **({"kernels": replaced} if replaced else {}),
         **({"fused_lora": fused} if fused else {}),
+        **_prepared(row, framework, autocast),
         **_frozen(row, sharded=replicas > 1, gathered=adapters_dtype(row, autocast, apart=apart)),
     }
     return Question(
@@ -90,6 +87,13 @@ def _asked(row: Row, framework: str) -> Question:
         needs_era=bool(replaced) and era(row) is not None,
         assumptions=("the trainer is transformers' Trainer, as TRL's was",),
     )
+
+
+def _prepared(row: Row, framework: str, autocast: str | None) -> dict[str, Any]:
+    """TRL prepares 4-bit models itself where the plugin does not (`no_peft_model`), unless they are sharded."""
+    if row["peft"] != "qlora" or framework != "baseline-peft-bnb" or row["n_gpus"] != "1":
+        return {}
+    return {"kbit": "trl-bf16" if autocast == "bf16" else True}
 
 
 def _frozen(row: Row, *, sharded: bool, gathered: str | None) -> dict[str, Any]:

@@ -58,7 +58,6 @@ def as_over_quantized(model: nn.Module) -> None:
                 module.__class__ = QuantizedLora
 
 
-def _over_gptq() -> type[nn.Module]:
+def _over_gptq() -> Any:
     """PEFT's own layer over GPTQ's, which needs nothing of its package; renamed in PEFT 0.15."""
-    found: type[nn.Module] = getattr(gptq, "GPTQLoraLinear", None) or gptq.QuantLinear  # type: ignore[attr-defined]
-    return found
+    return getattr(gptq, "GPTQLoraLinear", None) or gptq.QuantLinear  # type: ignore[attr-defined]
