@@ -166,7 +166,7 @@ class _Hold(torch.autograd.Function):
 
 
 def _embeddings_back_in_bf16(model: nn.Module) -> None:
-    """TRL's `peft_module_casting_to_bf16` (with `bf16=True` on one GPU): what PEFT's preparation brought to float32 goes
+    """TRL's `peft_module_casting_to_bf16` (`bf16=True` on one GPU): what PEFT's preparation brought to float32 goes
     back, but for the norms."""
     for path, module in model.named_modules():
         name = path.rpartition(".")[2]
