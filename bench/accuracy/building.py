@@ -33,7 +33,8 @@ def training(asked: Mapping[str, Any]) -> Training:
             _quantize_from_float16(model, asked["quantize"])
         else:
             quantize(model, asked["quantize"])
-        if asked.get("holds_inputs"):
+        holds = asked.get("holds_inputs")
+        if holds == "always" or (holds == "of its time" and not _is_today()):
             _hold_inputs(model)
     if asked.get("kbit"):
         model = prepare_for_training(model, checkpointing=False)
@@ -113,11 +114,14 @@ def _as_given(model: nn.Module) -> None:
 
 def checkpoints_itself(asked: Mapping[str, Any]) -> bool:
     """Whether the model recomputes as transformers' Trainer had it until version 5, by reentrant checkpointing."""
-    if not asked.get("reentrant"):
-        return False
+    return bool(asked.get("reentrant")) and not _is_today()
+
+
+def _is_today() -> bool:
+    """Whether the libraries are today's, without what those of a run's time did otherwise."""
     import transformers
 
-    return int(transformers.__version__.split(".")[0]) < 5
+    return int(transformers.__version__.split(".")[0]) >= 5
 
 
 def _checkpoint_reentrant(model: nn.Module) -> None:

@@ -49,7 +49,7 @@ def question(row: Row) -> Question:
         lora = {"rank": 8, "targets": ["q_proj", "v_proj"], "alpha": 32, "dropout": 0.1}
         trace["adapters"] = {"lora": lora, "dtype": "bf16"}
     if row["builder"] == "create_qlora_model":
-        trace |= {"quantize": "nf4", "holds_inputs": True}
+        trace |= {"quantize": "nf4", "holds_inputs": "always"}
     return Question(
         trace=trace,
         group=moment.replace("_", " "),

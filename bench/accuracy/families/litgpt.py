@@ -68,7 +68,7 @@ def question(row: Row) -> Question:
     if row["peft"] == "qlora":
         trace["quantize"] = "nf4-double" if "nf4-dq" in row["peft_details"] else "nf4"
         trace["quantized_from"] = "fp16"
-        trace["holds_inputs"] = True  # bitsandbytes was pinned below 0.43
+        trace["holds_inputs"] = "always"  # bitsandbytes was pinned below 0.43
     replicas = row.number("n_gpus") or 1
     assumptions = ["a model written after litgpt's of that time"]
     if replicas > 1 and row["peft"] != "none":
