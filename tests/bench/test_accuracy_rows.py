@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchfit.sharding import DDP, FSDP1
+from batchfit.sharding import FSDP1
 from bench.accuracy.families import ADAPTERS, figures, question
 from bench.accuracy.question import MEASURES, CannotExpress, Question
 from bench.accuracy.rows import Row, read
@@ -175,10 +175,29 @@ def test_what_cannot_be_expressed_says_why(row_id: str, changes: dict[str, str],
 
 def test_adapters_over_consumer_cards_are_units_of_fsdp1_or_whole_replicas() -> None:
     sharded, whole = question(ROWS["fsdpq-001"]), question(ROWS["fsdpq-043"])
-    assert sharded.sharding == FSDP1(backward_prefetch="none")
-    assert (sharded.trace["quantize"], sharded.trace["adapters"]["lora"]["rank"]) == ("nf4", 64)
-    assert whole.sharding == DDP()
-    assert whole.measure == "fits"
+    assert sharded.sharding == FSDP1()
+    assert (sharded.trace["quantize"], sharded.trace["adapters"]["lora"]["rank"]) == ("nf4-double", 64)
+    assert (sharded.trace["reentrant"], whole.trace["reentrant"]) == (True, False)
+    assert (whole.sharding, whole.replicas, whole.measure) == (None, 2, "fits")
+
+
+@pytest.mark.parametrize(
+    ("changes", "checkpointing"),
+    [
+        (
+            {"commit_or_version": "88a84d94d (2023-02-15)", "model": "MosaicGPT-7b", "act_ckpt": "none"},
+            "full",
+        ),
+        (
+            {"commit_or_version": "88a84d94d (2023-02-15)", "model": "MosaicGPT-1b", "act_ckpt": "none"},
+            "none",
+        ),
+        ({"commit_or_version": "9fa3ceb9", "model": "MPT-7b", "act_ckpt": "none"}, "none"),
+        ({"commit_or_version": "9fa3ceb9", "model": "MPT-7b", "act_ckpt": "full (per block)"}, "full"),
+    ],
+)
+def test_models_of_one_readme_recompute_as_it_prints(changes: dict[str, str], checkpointing: str) -> None:
+    assert asked("MPT0001", **changes).trace["checkpointing"] == checkpointing
 
 
 def test_a_unit_that_is_not_known_gives_no_figure() -> None:
