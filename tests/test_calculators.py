@@ -3,7 +3,7 @@
 from math import isfinite
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from batchfit import Batch, calculators
@@ -175,6 +175,33 @@ def test_any_allowed_input_has_an_answer_or_a_reason(calculator: Calculator, dat
         outputs = list(results.outputs.values())
     assert set(messages) <= {check.message for check in calculator.checks}
     assert all(map(isfinite, outputs))
+
+
+SOMETIMES = [
+    (calculator, field) for calculator in EVERY for field in calculator.fields if field.only_when is not None
+]
+
+
+@pytest.mark.parametrize(
+    ("calculator", "field"), SOMETIMES, ids=lambda each: getattr(each, "slug", None) or each.name
+)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(data=st.data())
+def test_no_result_depends_on_a_field_that_does_not_apply(
+    calculator: Calculator, field: Field, data: st.DataObject
+) -> None:
+    when = field.only_when
+    assert when
+    choice = calculator.field(when.field)
+    others = [each.value for each in choice.choices if each.value not in when.values]
+    assert choice.kind == "choice"
+    assert 0 < len(others) < len(choice.choices)
+    first = data.draw(allowed_inputs(calculator)) | {choice.name: data.draw(st.sampled_from(others))}
+    second = first | {field.name: data.draw(allowed_inputs(calculator))[field.name]}
+    try:
+        assert calculator.evaluate(first).outputs == calculator.evaluate(second).outputs
+    except BadInput:
+        assume(False)
 
 
 def test_inputs_that_do_not_go_together_are_told_to_the_field() -> None:

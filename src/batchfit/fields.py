@@ -40,6 +40,14 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class When:
+    """That another field, a choice, is at one of these values."""
+
+    field: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What a typed value was read as: the value (bytes for sizes), and the number and unit it was given in.
 
@@ -74,6 +82,7 @@ class Field:
     empty      the number that formulas get where the field is left empty; `None` where it must be filled
     choices    what can be chosen; of "choices", at least `minimum` of them
     binds      the numbers that a choice gives to formulas. Of "choices", those of a value not chosen are 0
+    only_when  when it applies: otherwise no result depends on it, and pages do not show it
     """
 
     name: str
@@ -93,6 +102,7 @@ class Field:
     empty: int | float | None = None
     choices: tuple[Choice, ...] = ()
     binds: tuple[Bound, ...] = ()
+    only_when: When | None = None
 
     @property
     def option(self) -> str:

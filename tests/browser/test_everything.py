@@ -123,3 +123,30 @@ def test_nothing_is_wider_than_the_smallest_screen(
     page = open_context(viewport={"width": 320, "height": 700}).new_page()
     opened(page, everything, "budget=5K", lang)
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_a_field_that_does_not_apply_is_hidden_at_once(
+    page: Page, open_context: Callable[..., BrowserContext]
+) -> None:
+    page.goto("/en/pipeline-bubble")
+    page.wait_for_selector("html[data-ready]")
+    chunks = page.locator("[data-field=chunks]")
+    expect(chunks).to_be_hidden()
+    page.locator("#schedule").select_option("interleaved")
+    expect(chunks).to_be_visible()
+    page.locator("#chunks").fill("x")
+    expect(page.locator("#chunks-error")).to_be_visible()
+    page.locator("#schedule").select_option("gpipe")
+    expect(chunks).to_be_hidden()
+    expect(page.locator("[data-instrument]")).to_have_attribute("data-state", "good")
+    page.wait_for_url("**/pipeline-bubble?schedule=gpipe")
+    plain = open_context(java_script_enabled=False).new_page()
+    plain.goto("/en/pipeline-bubble?schedule=interleaved&chunks=4")
+    expect(plain.locator("#chunks")).to_have_value("4")
+    plain.locator("#schedule").select_option("zb-h1")
+    plain.locator("button[type=submit]").first.click()
+    expect(plain.locator("[data-field=chunks]")).to_be_hidden()
+    plain.goto("/embed/ar/gradient-noise-scale?measured_by=runs")
+    expect(plain.locator("[data-field=small_batch]")).to_be_hidden()
+    expect(plain.locator("fieldset:visible")).to_have_count(3)
+    expect(plain.locator("#first_batch")).to_be_visible()

@@ -112,3 +112,17 @@ def test_no_query_is_too_strange(query: list[tuple[str, str]], lang: str) -> Non
     assert (found.results is None) == bool(found.wrong)
     found.query()
     found.other_way()
+
+
+def test_a_field_that_does_not_apply_is_passed_over() -> None:
+    pipeline = calculators.load("pipeline-bubble")
+    for query in ("schedule=gpipe", "schedule=gpipe&chunks=4", "schedule=gpipe&chunks=none"):
+        found = read_state(pipeline, "en", parse_qsl(query))
+        assert not found.wrong
+        assert found.query() == "schedule=gpipe"
+        assert "chunks" not in {each.name for each in found.applying}
+    interleaved = read_state(pipeline, "en", parse_qsl("schedule=interleaved&chunks=none"))
+    assert interleaved.wrong.keys() == {"chunks"}
+    # Of what a wrong choice says nothing about, all is shown.
+    unclear = read_state(pipeline, "en", parse_qsl("schedule=other&chunks=4"))
+    assert "chunks" in {each.name for each in unclear.applying}

@@ -1,11 +1,12 @@
 """Compute-optimal model size: how a compute budget splits into parameters and tokens, by every published fit."""
 
+from dataclasses import replace
 from datetime import date
 
 from batchfit.calculator import Calculator, Curve, Output, Source, Table
 from batchfit.calculators import _asked as asked
 from batchfit.calculators import _counted as counted
-from batchfit.fields import Bound, Choice, Field
+from batchfit.fields import Bound, Choice, Field, When
 from batchfit.formulas import scaling_laws
 from batchfit.formulas.scaling_laws import Law
 from batchfit.presets import cards
@@ -49,6 +50,8 @@ FIT = Field(
     group="Scaling law",
 )
 
+BY_HOURS = When("budget_in", ("gpu-hours",))
+
 CALCULATOR = Calculator(
     slug="compute-optimal-model-size",
     category="scaling",
@@ -75,6 +78,7 @@ CALCULATOR = Calculator(
         ),
         Field(
             name="flops",
+            only_when=When("budget_in", ("flops",)),
             symbol="C_0",
             label="Compute budget",
             help="Floating-point operations of the whole run; a multiplication and an addition are two.",
@@ -86,9 +90,10 @@ CALCULATOR = Calculator(
             default="5.76e23",
             group="Budget",
         ),
-        asked.GPU_HOURS,
-        asked.PEAK_TFLOPS,
-        asked.UTILISATION,
+        *(
+            replace(each, only_when=BY_HOURS)
+            for each in (asked.GPU_HOURS, asked.PEAK_TFLOPS, asked.UTILISATION)
+        ),
         FIT,
         Field(
             name="parameters",

@@ -6,7 +6,7 @@ from datetime import date
 from batchfit.calculator import Calculator, Output, Source, Table
 from batchfit.calculators import _asked as asked
 from batchfit.calculators import _counted as counted
-from batchfit.fields import Bound, Choice, Field
+from batchfit.fields import Bound, Choice, Field, When
 from batchfit.formulas import parallel_batch, token_counts
 
 DECLARATION = Source(
@@ -69,6 +69,7 @@ CALCULATOR = Calculator(
         ),
         Field(
             name="text_size",
+            only_when=When("measured_in", ("bytes",)),
             symbol="x",
             label="Size of the text",
             help="Bytes of plain UTF-8 text, uncompressed and without markup.",
@@ -82,6 +83,7 @@ CALCULATOR = Calculator(
         ),
         Field(
             name="words",
+            only_when=When("measured_in", ("words",)),
             symbol="w",
             label="Words",
             help="Words between spaces; for Chinese and Japanese enter characters.",
@@ -96,6 +98,7 @@ CALCULATOR = Calculator(
         ),
         Field(
             name="documents",
+            only_when=When("measured_in", ("documents",)),
             symbol="d",
             label="Documents",
             help="Articles, conversations or files.",
@@ -110,6 +113,7 @@ CALCULATOR = Calculator(
         ),
         Field(
             name="words_per_document",
+            only_when=When("measured_in", ("documents",)),
             symbol="v",
             label="Words per document",
             help="On average; for Chinese and Japanese enter characters.",

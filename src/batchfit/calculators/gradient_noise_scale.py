@@ -4,7 +4,7 @@ from datetime import date
 
 from batchfit.calculator import Calculator, Check, Curve, Output, Source
 from batchfit.calculators import _counted as counted
-from batchfit.fields import Bound, Choice, Field
+from batchfit.fields import Bound, Choice, Field, When
 from batchfit.formulas import noise_scale
 
 ESTIMATOR = Source(
@@ -21,6 +21,12 @@ TRADE_OFF = Source(
 )
 
 
+BY_NORMS = When("measured_by", ("norms",))
+BY_RUNS = When("measured_by", ("runs",))
+#: When the fields of a group apply.
+_WHEN = {"Gradient norms": BY_NORMS, "Two runs to the same loss": BY_RUNS}
+
+
 def _batch(name: str, symbol: str, label: str, text: str, default: str, group: str) -> Field:
     return Field(
         name=name,
@@ -34,6 +40,7 @@ def _batch(name: str, symbol: str, label: str, text: str, default: str, group: s
         maximum=2**40,
         default=default,
         group=group,
+        only_when=_WHEN.get(group),
     )
 
 
@@ -49,6 +56,7 @@ def _norm(name: str, symbol: str, label: str, text: str, default: str) -> Field:
         default=default,
         step="0.01",
         group="Gradient norms",
+        only_when=BY_NORMS,
     )
 
 
@@ -65,6 +73,7 @@ def _steps(name: str, symbol: str, label: str, text: str, default: str) -> Field
         maximum=10**12,
         default=default,
         group="Two runs to the same loss",
+        only_when=BY_RUNS,
     )
 
 

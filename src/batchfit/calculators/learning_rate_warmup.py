@@ -6,7 +6,7 @@ from datetime import date
 from batchfit.calculator import Calculator, Check, Curve, Output, Source, Table
 from batchfit.calculators import _asked as asked
 from batchfit.calculators import _counted as counted
-from batchfit.fields import Bound, Choice, Field
+from batchfit.fields import Bound, Choice, Field, When
 from batchfit.formulas import learning_rate
 
 LINEAR_RULE = Source(
@@ -53,6 +53,7 @@ CALCULATOR = Calculator(
         ),
         Field(
             name="base_batch",
+            only_when=When("scaling", ("square-root", "linear")),
             symbol="B",
             label="Effective batch size of that rate",
             help="The effective batch size for which the known rate works.",
@@ -144,6 +145,7 @@ CALCULATOR = Calculator(
         ),
         Field(
             name="final_share",
+            only_when=When("schedule", ("cosine", "linear", "wsd")),
             symbol="φ",
             label="Final rate",
             help="What the rate ends at, as a share of the peak. For cosine, linear and WSD.",
@@ -156,6 +158,7 @@ CALCULATOR = Calculator(
         ),
         Field(
             name="decay_share",
+            only_when=When("schedule", ("wsd",)),
             symbol="δ",
             label="Decay share of WSD",
             help="The last part of the run, in which WSD lets the rate fall in a straight line.",

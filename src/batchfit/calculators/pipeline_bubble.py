@@ -3,7 +3,7 @@
 from datetime import date
 
 from batchfit.calculator import Calculator, Check, Curve, Output, Source, Table
-from batchfit.fields import Bound, Choice, Field
+from batchfit.fields import Bound, Choice, Field, When
 from batchfit.formulas import pipeline
 
 MICRO_BATCHES = ("{n} micro-batch", "{n} micro-batches")
@@ -84,6 +84,7 @@ CALCULATOR = Calculator(
             symbol="v",
             label="Chunks per stage",
             help="Pieces of the model on each stage where they are interleaved. Other schedules ignore it.",
+            only_when=When("schedule", ("interleaved",)),
             kind="whole",
             unit="chunks",
             counted=("{n} chunk", "{n} chunks"),

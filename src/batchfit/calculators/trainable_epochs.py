@@ -6,7 +6,7 @@ from datetime import date
 from batchfit.calculator import Calculator, Check, Curve, Output, Source
 from batchfit.calculators import _asked as asked
 from batchfit.calculators import _counted as counted
-from batchfit.fields import Bound, Choice, Field
+from batchfit.fields import Bound, Choice, Field, When
 from batchfit.formulas import parallel_batch, token_counts, training_budget
 
 REPETITION = Source(
@@ -37,9 +37,10 @@ CALCULATOR = Calculator(
             default="gpu-hours",
             group="Budget",
         ),
-        replace(asked.GPU_HOURS, symbol="h_0", minimum=0.01),
+        replace(asked.GPU_HOURS, symbol="h_0", minimum=0.01, only_when=When("budget_in", ("gpu-hours",))),
         Field(
             name="money",
+            only_when=When("budget_in", ("money",)),
             symbol="m_0",
             label="Money",
             help="In any currency, the same as the price.",

@@ -89,7 +89,9 @@ def of_calculator(instrument: Instrument) -> Card:
         for each in instrument.results
         if not each.hidden and (found := each.quantity)
     ]
-    inputs = [f"{texts.text(each.label)}: {instrument.words[each.name]}" for each in instrument.state.fields]
+    inputs = [
+        f"{texts.text(each.label)}: {instrument.words[each.name]}" for each in instrument.state.applying
+    ]
     card = Card(instrument.lang, title, figures=figures[:_MOST], lines=_packed(inputs))
     picture = instrument.picture
     if picture is None:

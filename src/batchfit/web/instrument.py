@@ -102,8 +102,8 @@ class Instrument:
         return found
 
     def in_use(self, each: Field) -> bool:
-        """Whether a field belongs to the direction shown."""
-        return each.name in self.state.typed
+        """Whether a field belongs to the direction shown, and results may depend on it."""
+        return each.name in self.state.typed and self.state.applies(each)
 
     def complaint(self, each: Field | Preset) -> str:
         """What is wrong with a field's value, or with a preset's; empty where nothing is."""
@@ -352,6 +352,8 @@ class Instrument:
             "empty": _message(each, "", self.lang) if each.empty is None else "",
             "wrong": _message(each, "{typed}", self.lang),
         }
+        if each.only_when:
+            found["onlyWhen"] = {"field": each.only_when.field, "values": each.only_when.values}
         if each.scales:
             found |= {
                 "scales": each.scales,

@@ -59,6 +59,18 @@ class State:
         """The fields in use, in order; the inverse's stands where its solved field would."""
         return fields_in_use(self.calculator, inverse=self.inverse)
 
+    def applies(self, each: Field) -> bool:
+        """Whether results may depend on a field, as far as the choices can be read."""
+        when = each.only_when
+        return (
+            when is None or when.field not in self.readings or self.readings[when.field].value in when.values
+        )
+
+    @property
+    def applying(self) -> list[Field]:
+        """The fields in use that results may depend on, in order."""
+        return [each for each in self.fields if self.applies(each)]
+
     @property
     def incomplete(self) -> bool:
         """Whether the only thing wrong is that a field is empty."""
@@ -90,8 +102,8 @@ class State:
         return self.filled.get(each.name, each.default)
 
     def query(self) -> str:
-        """The query that gives this state in any language; defaults are left out. A value that cannot be read is
-        kept as it was typed, so that a change of language does not lose it."""
+        """The query that gives this state in any language; defaults are left out, and what does not apply. A value
+        that cannot be read is kept as it was typed, so that a change of language does not lose it."""
         return self._query(self.fields, {})
 
     def other_way(self) -> str:
@@ -114,7 +126,7 @@ class State:
 
     def _query(self, fields: list[Field], replaced: Mapping[str, str]) -> str:
         pairs = {name: entry.name for name, entry in self.presets.items()}
-        for each in fields:
+        for each in filter(self.applies, fields):
             if each.name in replaced:
                 text = replaced[each.name]
             elif each.name in self.readings:
@@ -168,6 +180,7 @@ def read_state(calculator: Calculator, lang: str, query: Iterable[tuple[str, str
         if repeated & {each.name, f"{each.name}_unit"}:
             state.malformed = True
             state.wrong[each.name] = BadInput(each.name, REPEATED)
+    _pass_over(state)
     if way_back and state.inverse and way_back.solved in given:
         state.malformed = True
         solved = catalogue(lang).text(calculator.field(way_back.solved).label)
@@ -179,6 +192,14 @@ def read_state(calculator: Calculator, lang: str, query: Iterable[tuple[str, str
         except BadInput as wrong:  # what is allowed alone may not be allowed together
             state.wrong[wrong.field] = wrong
     return state
+
+
+def _pass_over(state: State) -> None:
+    """Takes the usual values of fields that do not apply where theirs cannot be read: nobody sees them."""
+    for each in state.fields:
+        if each.name in state.wrong and not state.applies(each):
+            state.wrong.pop(each.name)
+            _read_field(state, each, {})
 
 
 def _read_presets(state: State, given: Mapping[str, str]) -> None:

@@ -61,6 +61,11 @@ function fieldsInUse(inverted = backwards) {
   return all.map((field) => (inverted && field.name === inverse.solved ? calculator.fields[inverse.given] : field));
 }
 
+/** Whether results may depend on a field. */
+function applies({ onlyWhen }) {
+  return !onlyWhen || onlyWhen.values.includes(textOf(calculator.fields[onlyWhen.field]));
+}
+
 function read() {
   const readings = {};
   const wrong = {};
@@ -69,7 +74,8 @@ function read() {
       readings[field.name] = readField(field, textOf(field), unitOf(field), calculator);
     } catch (error) {
       if (error.name !== "Unusable") throw error;
-      wrong[field.name] = error;
+      if (applies(field)) wrong[field.name] = error;
+      else readings[field.name] = readField(field, usual(field.name) ?? "", field.unit, calculator);
     }
   }
   return { readings, wrong };
@@ -78,7 +84,7 @@ function read() {
 /** The query that gives these readings; defaults are left out. */
 function queryOf(readings, fields = fieldsInUse()) {
   const pairs = new URLSearchParams(presets?.chosen());
-  for (const field of fields) {
+  for (const field of fields.filter(applies)) {
     const reading = readings[field.name];
     const text = typeof reading === "number" ? String(reading) : canonical(field, reading);
     if (text !== (usual(field.name) ?? "")) pairs.set(field.name, text);
@@ -90,6 +96,7 @@ function queryOf(readings, fields = fieldsInUse()) {
 
 /** Reads the form and shows what follows from it. `asServed`: what stands beside the fields is the server's, and right. */
 function update({ asServed = false } = {}) {
+  for (const field of fieldsInUse()) if (field.onlyWhen) use(field.name, applies(field));
   const { readings, wrong } = read();
   let results;
   if (!Object.keys(wrong).length) {
@@ -292,6 +299,13 @@ function writeAddress() {
   keeping = undefined;
 }
 
+/** Shows a field, or hides it and leaves it out of what the form sends. */
+function use(name, used) {
+  const box = find(`[data-field="${name}"]`);
+  box.hidden = !used;
+  for (const control of box.querySelectorAll("input[name], select")) control.disabled = !used;
+}
+
 // ---- What a person does -------------------------------------------------------------------------------------
 
 /** Switches between a given and a found value, keeping the batch: what was found becomes what is given. */
@@ -299,11 +313,7 @@ function turn(inverted) {
   if (!inverse || inverted === backwards) return;
   const from = last?.values[inverted ? inverse.reaches : inverse.solved];
   backwards = inverted;
-  for (const [name, used] of [[inverse.given, inverted], [inverse.solved, !inverted]]) {
-    const box = find(`[data-field="${name}"]`);
-    box.hidden = !used;
-    for (const control of box.querySelectorAll("input[name], select")) control.disabled = !used;
-  }
+  for (const [name, used] of [[inverse.given, inverted], [inverse.solved, !inverted]]) use(name, used);
   if (from !== undefined) input(inverted ? inverse.given : inverse.solved).value = String(from);
   for (const kind of ["result", "strip"]) find(`[data-${kind}="${inverse.solved}"]`).hidden = !inverted;
   for (const link of root.querySelectorAll("[data-backwards]")) {
