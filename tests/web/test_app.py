@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import quote
@@ -17,6 +18,7 @@ from batchfit import calculators
 from batchfit.cli.calc import calculator_command
 from batchfit.languages import languages
 from batchfit.web.app import create_app
+from batchfit.web.site import Site
 from batchfit.web.state import LONGEST_QUERY
 from tests.web.html import Page, parse
 from tests.web.tiny import CALCULATOR as TINY
@@ -109,6 +111,29 @@ def test_the_site_map_lists_every_page_with_its_counterparts(client: TestClient)
 
 def test_the_health_check(client: TestClient) -> None:
     assert client.get("/healthz").text == "ok\n"
+
+
+def test_what_needs_no_state_is_made_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = create_app([calculators.load(PATH)], origin="http://batchfit.test", ahead=True)
+    with TestClient(app, base_url="http://batchfit.test") as client:
+        deadline = time.monotonic() + 60
+        while (told := client.get("/healthz.json").json()["pages"]) != "ready":
+            assert told == "being made"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+        def too_late(*asked: object, **named: object) -> None:
+            raise AssertionError("made when asked for")
+
+        monkeypatch.setattr(Site, "render", too_late)
+        monkeypatch.setattr(gzip, "compress", too_late)
+        for lang in languages():
+            for path in ("", "plan", "accuracy", "plan/activation", PATH, f"{PATH}.md"):
+                assert client.get(f"/{lang}/{path}").status_code == 200
+            for slug in ("plan", PATH):
+                assert client.get(f"/embed/{lang}/{slug}").status_code == 200
+        with pytest.raises(AssertionError, match="made when asked for"):
+            client.get("/en/plan?gpus=4")
 
 
 def test_the_api_s_description_is_true(client: TestClient) -> None:

@@ -120,6 +120,7 @@ def command(
         allow_trace=allow_trace,
         log=log,
         metrics=_metrics() if metrics else None,
+        ahead=True,
     )
     serve(app, host=host, port=port, trusted_proxies=_proxies(trusted_proxies))
     if log:

@@ -85,9 +85,10 @@ def robots(origin: str) -> Stored:
     return Stored(f"User-agent: *\nDisallow: /embed/\nSitemap: {origin}/sitemap.xml\n".encode(), "text/plain")
 
 
-def health(database: str) -> Stored:
-    """How the app is; `database` is "ok", "away" or "off"."""
-    return as_json({"status": "ok", "version": __version__, "database": database})
+def health(database: str, *, ready: bool) -> Stored:
+    """How the app is: `database` is "ok", "away" or "off"; `ready` where every page that can be made ahead is."""
+    pages = "ready" if ready else "being made"
+    return as_json({"status": "ok", "version": __version__, "database": database, "pages": pages})
 
 
 def failure(message: str, status: int) -> Stored:

@@ -23,7 +23,7 @@ from batchfit.sentences import in_language
 from batchfit.web import api, openapi, pages
 from batchfit.web.access import Access
 from batchfit.web.feedback_pages import FeedbackPages
-from batchfit.web.kept import FromMemory, Kept
+from batchfit.web.kept import Filling, FromMemory, Kept
 from batchfit.web.limits import Limited
 from batchfit.web.negotiation import language_in_path, preferred
 from batchfit.web.plan_routes import PlanRoutes
@@ -58,12 +58,14 @@ def create_app(
     allow_trace: bool = False,
     log: AccessLog | None = None,
     metrics: Metrics | None = None,
+    ahead: bool = False,
 ) -> ASGIApp:
     """The app that serves a shelf of calculators, by default every one there is.
 
     `public_url` ("https://example.org") is where people reach it: canonical addresses and shared links start with
     it. Without it they start with what each request was sent to; then `origin` is where most are expected. Its
-    pages are made at start, those of others when first asked for.
+    pages are made at start, those of others when first asked for; with `ahead`, embeds and texts are made too, in the
+    background, once it serves.
 
     Pages ask whether they helped where there is a store to keep the `feedback` in; it is closed with the app.
     `rates` limit how much each address may ask for. `allow_trace` lets people have their configs traced, each in a
@@ -76,7 +78,7 @@ def create_app(
         rates,
         Tracer(allowed=allow_trace),
     )
-    handlers.make_pages(handlers.public_url or origin)
+    handlers.make_pages(handlers.public_url or origin, ahead=ahead)
     app: ASGIApp = Starlette(
         routes=[*([Route("/metrics", metrics.page)] if metrics else ()), *handlers.routes],
         exception_handlers={HTTPException: handlers.failed, 500: handlers.broken},
@@ -104,6 +106,7 @@ class _Handlers:
         self.feedback_pages = FeedbackPages(site, feedback, rates) if feedback else None
         self._refused: OrderedDict[tuple[str, int, int], Stored] = OrderedDict()
         self._kept = Kept()
+        self._filling: Filling | None = None
         self.sharing = Sharing(site, self._language, self._origin, self._page)
         script = resources.files("batchfit.web").joinpath("static", "embed.js").read_bytes()
         # Other people's pages name it by this address for years, so it is not kept for ever.
@@ -133,20 +136,28 @@ class _Handlers:
             Route("/{lang}/{slug}", self.calculator),
         ]
 
-    def make_pages(self, origin: str) -> None:
-        """Makes every page in its default state."""
+    def make_pages(self, origin: str, *, ahead: bool = False) -> None:
+        """Makes every page in its default state; what other pages embed and read will be, once the app runs."""
         for lang in self.site.languages:
             self._kept.page(origin, f"/{lang}/", partial(pages.home_page, self.site, lang, [], origin))
+            self._kept.page(origin, f"/{lang}/{PLAN}", partial(self.planner.usual_page, lang, origin))
             for calculator in self.site.shelf:
                 state = read_state(calculator, lang, [])
                 page = partial(pages.calculator_page, self.site, state, origin)
                 self._kept.page(origin, f"/{lang}/{calculator.slug}", page)
+        if ahead:
+            rest = [*self.sharing.usual_pages(origin), *self.planner.usual_pages(origin)]
+            self._filling = Filling(self._kept, origin, rest)
 
     @asynccontextmanager
     async def running(self, app: Starlette) -> AsyncIterator[None]:
         """Reads what requests will want while the first of them come in."""
         self.site.models.warm()
+        if self._filling:
+            self._filling.start()
         yield
+        if self._filling:
+            self._filling.stop()
         if self.feedback:
             self.feedback.close()
 
@@ -204,9 +215,11 @@ class _Handlers:
         return PlainTextResponse("ok\n", headers={"Cache-Control": "no-store"})
 
     async def health_data(self, request: Request) -> Response:
-        """The same with what else there is to know: the release, and whether feedback can be kept."""
+        """The same with what else there is to know: the release, whether feedback can be kept, and whether what is made
+        ahead is."""
         database = "off" if self.feedback is None else "ok" if await self.feedback.reachable() else "away"
-        response = api.health(database).respond(request.headers)
+        ready = self._filling is None or self._filling.done
+        response = api.health(database, ready=ready).respond(request.headers)
         response.headers["Cache-Control"] = "no-store"
         return response
 

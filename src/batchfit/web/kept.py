@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import islice
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -32,6 +34,39 @@ class Kept:
         """The page, if it is there."""
         pages = self._pages.get(origin)
         return pages.get(path) if pages else None
+
+
+class Filling:
+    """Makes pages in the background, one after the other, until it is told to stop."""
+
+    #: Seconds left to requests between two pages.
+    PAUSE = 0.005
+
+    def __init__(self, kept: Kept, origin: str, pages: Iterable[tuple[str, Callable[[], Stored]]]) -> None:
+        self._kept, self._origin, self._pages = kept, origin, pages
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pages", daemon=True)
+        #: Whether every page is made.
+        self.done = False
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends after the page that is being made, if it ever began."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        for path, make in self._pages:
+            if self._stopped.wait(self.PAUSE):
+                return
+            # What cannot be made is told to whoever asks for it.
+            with suppress(Exception):
+                self._kept.page(self._origin, path, make)
+        self.done = True
 
 
 class FromMemory:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
+from functools import partial
 from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
@@ -63,6 +64,18 @@ class PlanRoutes:
             Route("/{lang}/plan/{name}.svg", self.picture),
             Route("/{lang}/plan/{name}.svg", self.posted_picture, methods=["POST"]),
         ]
+
+    def usual_page(self, lang: str, origin: str) -> Stored:
+        """The page as it opens."""
+        return plan_pages.plan_page(
+            self._site, read_plan_state(self._site.models, lang, []), origin, tracing=self._tracer.allowed
+        )
+
+    def usual_pages(self, origin: str) -> Iterator[tuple[str, Callable[[], Stored]]]:
+        """The other pages as they open, by path, with what makes them."""
+        for lang in self._site.languages:
+            yield f"/{lang}/{SLUG}", partial(activation_page, self._site, lang, [], origin)
+            yield f"/{lang}/{ACCURACY}", partial(accuracy_page, self._site, lang, origin)
 
     # ---- By an address --------------------------------------------------------------------------------------
 

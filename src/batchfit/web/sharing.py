@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from http import HTTPStatus
 from urllib.parse import parse_qsl
 
@@ -56,6 +57,14 @@ class Sharing:
             Route("/{lang}/{slug}.md", self.markdown),
         ]
 
+    def usual_pages(self, origin: str) -> Iterator[tuple[str, Callable[[], Stored]]]:
+        """Embeds and texts as they open, by path, with what makes them."""
+        for lang in self.site.languages:
+            for slug in (PLAN, *self.site.shelf.calculators):
+                yield f"/embed/{lang}/{slug}", partial(self._embed, lang, slug, [], origin)
+            for slug in self.site.shelf.calculators:
+                yield f"/{lang}/{slug}.md", partial(self._markdown, lang, slug, [], origin)
+
     def oembed(self, request: Request) -> Response:
         """The code that embeds the page of a link."""
         origin, asked = self._origin(request), request.query_params
@@ -73,22 +82,18 @@ class Sharing:
     def embed(self, request: Request) -> Response:
         """A page for other people's pages."""
         lang, slug, origin = self._language(request), request.path_params["slug"], self._origin(request)
-        query = _query(request)
+        return self._keep(request, lambda: self._embed(lang, slug, _query(request), origin))
 
-        def make() -> Stored:
-            try:
-                options = read_options(query)
-                if slug == PLAN:
-                    state = read_plan_state(self.site.models, lang, query)
-                    return embed_pages.plan_embed(self.site, state, options, origin)
-                calculator = self._calculator(slug)
-                return embed_pages.calculator_embed(
-                    self.site, read_state(calculator, lang, query), options, origin
-                )
-            except BadInput as wrong:
-                return embed_pages.refused(self.site, lang, wrong)
-
-        return self._keep(request, make)
+    def _embed(self, lang: str, slug: str, query: Query, origin: str) -> Stored:
+        try:
+            options = read_options(query)
+            if slug == PLAN:
+                state = read_plan_state(self.site.models, lang, query)
+                return embed_pages.plan_embed(self.site, state, options, origin)
+            state_of = read_state(self._calculator(slug), lang, query)
+            return embed_pages.calculator_embed(self.site, state_of, options, origin)
+        except BadInput as wrong:
+            return embed_pages.refused(self.site, lang, wrong)
 
     def card(self, request: Request) -> Response:
         """The picture for link previews."""
@@ -112,9 +117,11 @@ class Sharing:
 
     def markdown(self, request: Request) -> Response:
         """A calculator's page as Markdown."""
-        instrument = self._instrument(self._language(request), request.path_params["slug"], _query(request))
-        origin = self._origin(request)
-        return self._keep(request, lambda: markdown.page(self.site, instrument, origin))
+        lang, slug, origin = self._language(request), request.path_params["slug"], self._origin(request)
+        return self._keep(request, lambda: self._markdown(lang, slug, _query(request), origin))
+
+    def _markdown(self, lang: str, slug: str, query: Query, origin: str) -> Stored:
+        return markdown.page(self.site, self._instrument(lang, slug, query), origin)
 
     def llms(self, request: Request) -> Response:
         """What there is, for language models."""
