@@ -21,13 +21,10 @@ from bench.accuracy.rows import Row
 
 FAMILIES = ("gpumemnet_timm_train",)
 
-#: What the smallest networks of the same source hold on the same card, without convolutions (the least of Datasets/MLP)
-#: and with them (as Full_CNN.ipynb of its Analysis prints): cuDNN's kernels are the difference.
-_SMALLEST_BYTES, _SMALLEST_CONVOLUTION_BYTES = 1443 * 2**20, 1703 * 2**20
-CUDNN_BYTES = _SMALLEST_CONVOLUTION_BYTES - _SMALLEST_BYTES
-
-#: Of it, the allocator has a segment of each kind.
-_CONTEXT_BYTES = _SMALLEST_CONVOLUTION_BYTES - (2 + 20) * 2**20
+#: The smallest convolutional network of the same source held 1703 MiB on the same card (as Full_CNN.ipynb of its
+#: Analysis prints; without convolutions, and so without cuDNN, it was 1443), of which the allocator has a segment of
+#: each kind.
+_CONTEXT_BYTES = (1703 - 2 - 20) * 2**20
 
 #: Of its models every so manieth is traced, by a digest of the name.
 _ONE_OF = 32
