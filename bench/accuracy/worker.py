@@ -21,13 +21,15 @@ def answer(asked: Mapping[str, Any], micro_batches: tuple[int, ...]) -> dict[str
     """The profile of what is asked for; for a question about moments of a step, the bytes at each."""
     from batchfit.trace import trace
     from batchfit.trace.varying import VaryingLengths
-    from bench.accuracy import timm_steps
+    from bench.accuracy import megatron_step, timm_steps
     from bench.accuracy.building import checkpoints_itself, training
     from bench.accuracy.fused_kernels import replaced
     from bench.accuracy.orders import orders
 
     if "timm" in asked:
         return timm_steps.answer(asked, micro_batches)
+    if "rank" in asked:
+        return megatron_step.answer(asked, micro_batches)
     made = training(asked)
     if asked.get("moments"):
         return {"moments": {str(b): _moments(made, asked, b) for b in micro_batches}}
