@@ -1,4 +1,4 @@
-"""One rank of a divided model holds what it does under PyTorch's own tensor parallelism, run over a group without peers."""
+"""A rank of a divided model holds what it does under PyTorch's tensor parallelism, run over a group without peers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ HERE = Path(__file__).parent
 
 
 class Pair(nn.Module):
+    up: nn.Linear
+
     def __init__(self) -> None:
         super().__init__()
         self.up, self.down = nn.Linear(12, 24), nn.Linear(24, 12)
