@@ -59,7 +59,9 @@ def test_sequence_parallelism_divides_what_lies_outside() -> None:
     divide(model, {"0": "gather", "0.up": "colwise", "0.down": "rowwise"}, TensorParallel(4, sequence_dim=1))
     assert model(torch.empty(3, 5, 12, device="meta")).shape == (3, 5, 12)
     seen = []
-    model[0].up.register_forward_hook(lambda _, inputs, result: seen.append((inputs[0].shape, result.shape)))
+    model.get_submodule("0.up").register_forward_hook(
+        lambda _, inputs, result: seen.append((inputs[0].shape, result.shape))
+    )
     model(torch.empty(3, 5, 12, device="meta"))
     assert seen == [((3, 20, 12), (3, 20, 6))]
 
