@@ -81,7 +81,8 @@ def test_the_first_stage_holds_as_many_micro_batches_as_there_are_stages() -> No
     found = [_allocated(4, micro_batches, 64) for micro_batches in (2, 3, 4, 5, 8)]
     two, three, four, five, eight = found
     assert three - two == four - three == pytest.approx(kept, rel=0.02)
-    assert four == five == eight
+    # From the fifth on, gradients of earlier ones are there when all four are.
+    assert five == eight == pytest.approx(four, rel=0.01)
 
 
 def test_zero_1_shares_the_optimizer_and_its_gradients() -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any
 
 import torch
@@ -156,7 +155,7 @@ def _divided(path: str, module: nn.Module, style: str, parallel: TensorParallel)
             found=type(module).__name__,
         )
     if isinstance(module, nn.Embedding):
-        module.forward = partial(_embedded, module, module.num_embeddings)  # type: ignore[method-assign]
+        module.__class__ = _DividedEmbedding
     dim = 1 if style == "rowwise" else 0
     _keep_share(path, module, "weight", dim, parallel.degree)
     if style == "colwise":
@@ -168,9 +167,12 @@ def _divided(path: str, module: nn.Module, style: str, parallel: TensorParallel)
     module.register_forward_hook(lambda _, __, result: parallel.leaving(result))
 
 
-def _embedded(module: nn.Embedding, vocabulary: int, ids: Tensor) -> Tensor:
-    found: Tensor = _Embedding.apply(ids, module.weight, vocabulary)  # type: ignore[no-untyped-call]
-    return found
+class _DividedEmbedding(nn.Embedding):
+    """A rank's rows; `num_embeddings` stays the whole vocabulary's."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        found: Tensor = _Embedding.apply(input, self.weight, self.num_embeddings)  # type: ignore[no-untyped-call]
+        return found
 
 
 class _Embedding(torch.autograd.Function):
