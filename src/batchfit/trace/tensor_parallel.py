@@ -170,8 +170,8 @@ def _divided(path: str, module: nn.Module, style: str, parallel: TensorParallel)
 class _DividedEmbedding(nn.Embedding):
     """A rank's rows; `num_embeddings` stays the whole vocabulary's."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        found: Tensor = _Embedding.apply(input, self.weight, self.num_embeddings)  # type: ignore[no-untyped-call]
+    def forward(self, ids: Tensor) -> Tensor:
+        found: Tensor = _Embedding.apply(ids, self.weight, self.num_embeddings)  # type: ignore[no-untyped-call]
         return found
 
 
