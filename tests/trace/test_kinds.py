@@ -298,6 +298,21 @@ def test_kinds_sum_to_the_activations_of_every_line(settings: dict[str, Any]) ->
     assert MemoryProfile.from_json(profile.to_json()).phases == profile.phases
 
 
+@pytest.mark.parametrize("compiled", ["block", "whole"])
+def test_graphs_that_are_compiled_are_not_told_apart(compiled: str) -> None:
+    model, batch = models.llama()
+    profile = trace(model, batch, compile=compiled)
+    assert all(not line.activations for lines in profile.phases.values() for line in lines)
+    assert {entry.kind for entry in profile.ledger} <= {
+        "in backward",
+        "inputs",
+        "embedding",
+        "logits and loss",
+        "norm",
+        "other",
+    }
+
+
 def test_checkpointed_blocks_leave_the_residual_stream() -> None:
     model, batch = models.llama()
     kept = trace(model, batch, checkpointing="full").peak(8, 2).activations

@@ -47,6 +47,9 @@ class Kinds:
         self._sums = timeline.sums
         self._behind_blocks: set[str] = set()
         self._loss: set[int] = set()
+        #: Whether parts of blocks (or of a model without any) were seen to run: graphs that were compiled from them are
+        #: not told apart.
+        self.tells = False
         self._follow(timeline)
         self._categories, self._made_in = timeline.categories, timeline.modules
 
@@ -78,24 +81,29 @@ class Kinds:
             for index in events:
                 event = timeline.events[index]
                 outside = event.kind == ALLOC and event.storage not in timeline.modules
-                if outside and (phase == "backward" or index > last > 0):
+                if outside and last > 0 and (phase == "backward" or index > last):
                     self._loss.add(event.storage)
 
     def _last_in_blocks(self, timeline: Timeline, events: range) -> int:
-        """The last event of a forward that a block makes; of a model without blocks, any module."""
+        """The last event of a forward that a block makes; of a model without blocks, any module. 0 where none does, as
+        in one graph of all."""
         born = (i for i in events if timeline.events[i].kind == ALLOC)
         made = [(i, timeline.modules.get(timeline.events[i].storage, "")) for i in born]
         in_blocks = [i for i, module in made if self._block_of(module)]
-        return max(in_blocks or [i for i, module in made if module], default=events.stop)
+        return max(in_blocks or [i for i, module in made if module], default=0)
 
     def _note_order(self, timeline: Timeline, events: range, last: int) -> None:
         """Which modules run behind the last block, and which layer runs before each function without weights."""
-        layer = ""
+        layer = block = ""
         for index in events:
             event = timeline.events[index]
             path = timeline.modules.get(event.storage, "")
             if event.kind != ALLOC or not path:
                 continue
+            outer, block = block, self._block_of(path)
+            self.tells = self.tells or bool(path not in self._blocks if block else not self._blocks)
+            if block != outer and not outer.startswith(f"{block}."):
+                layer = ""
             kind = self._told(path)
             if kind in _LAYERS:
                 layer = kind

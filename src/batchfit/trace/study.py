@@ -71,7 +71,7 @@ class Study:
         extras = [deeper.extra for deeper in self.deeper]
         stretched = [self._stretched(number, extras) for number in range(len(self.pairs))]
         kinds = Kinds(self.model, self.pairs[0].small)
-        return Surface(self.pairs, TRACED, self.fold, self.lengths, stretched, kinds)
+        return Surface(self.pairs, TRACED, self.fold, self.lengths, stretched, kinds if kinds.tells else None)
 
     def check_surface(self) -> Surface:
         """The step of as many blocks as `check` is of, at the first length."""
