@@ -252,9 +252,16 @@ def _litgpt_again(model: nn.Module, batch: Any) -> dict[str, Any]:
     return {"loss": litgpt_model.loss(_named["logits"], batch["labels"])}
 
 
+def _torchtitan_until_june_2024(model: Any, batch: Any) -> dict[str, Any]:
+    """torchtitan's loop before `del pred`: the logits are a variable, and there until it has the next ones."""
+    _named["pred"] = model.logits(batch["input_ids"])
+    return {"loss": model.loss(_named["pred"], batch["labels"])}
+
+
 LOSSES: dict[str, Callable[[nn.Module, Any], Any]] = {
     "model": _of_model,
     "mean of logits": _mean_of_logits,
     "litgpt": _litgpt,
     "litgpt again": _litgpt_again,
+    "torchtitan until June 2024": _torchtitan_until_june_2024,
 }

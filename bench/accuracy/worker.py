@@ -50,6 +50,7 @@ def answer(asked: Mapping[str, Any], micro_batches: tuple[int, ...]) -> dict[str
             trainer=with_trainer,
             flat_gradients=asked.get("flat_gradients", False),
             compile=asked.get("compile", "none"),
+            allocator=asked.get("allocator"),
             seq_len=(varied["shortest"], asked["seq_len"]) if varied else None,
             micro_batches=micro_batches,
             on_lengths=steps.append if varied else None,

@@ -54,6 +54,10 @@ KNOWN = (
         "Memory that the communication library takes for itself (NCCL: some hundred MiB) is not counted."
     ),
     Sentence("What is reserved beyond what is allocated is taken to be the share it is on one GPU."),
+    Sentence(
+        "What is reserved beyond what is allocated is taken to be the share it is on one GPU, and the streams in which "
+        "FSDP gathers and reduces have pools of their own."
+    ),
 )
 
 #: What a trace calls blocks that repeat: "model.layers (32 blocks)", of which a model may have two kinds.

@@ -17,6 +17,7 @@ from batchfit.profile import (
     Model,
     Polynomial,
     Provenance,
+    ReservedPoint,
     SeqRange,
     States,
     Unit,
@@ -475,3 +476,19 @@ class TestAll:
     def test_it_imports_no_torch(self) -> None:
         code = "import sys, batchfit.sharding; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class TestReserved:
+    def test_streams_have_pools_of_their_own(self, profile: MemoryProfile) -> None:
+        """The stream that gathers holds the root and a block at once, the one that reduces the shards of all gradients;
+        what the default stream has beyond its own peak is the share of one GPU."""
+        profile = replace(profile, reserved=(ReservedPoint(4, 1, None, 1000, 1200),))
+        sharded = shard(profile, FSDP(), 4)
+        (point,) = sharded.reserved
+        peak = sharded.peak(4, 1)
+        assert point.allocated_bytes == peak.allocated_bytes
+        units = {unit.name: unit for unit in profile.model.units}
+        gathered = sum(unit.weights_bytes for unit in units.values() if unit.count == 1)
+        gathered += next(unit.weights_bytes for unit in units.values() if unit.count > 1)
+        pools = gathered + sharded.states.gradients_bytes
+        assert pools < point.reserved_bytes <= 1.2 * peak.allocated_bytes + pools

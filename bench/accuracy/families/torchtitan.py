@@ -1,13 +1,14 @@
 """torchtitan: Llama under FSDP2 with float32 shards, bf16 computation and float32 reduction.
 
-Facts about the runs: pytorch/torchtitan, `train.py` (the logits are deleted before backward), `parallelisms` and
-train_configs. Selective checkpointing by operation keeps every second matrix product, as batchfit's does. Only its
-first policy, of March 2024, is another one.
+Facts about the runs: pytorch/torchtitan, `train.py`, `components/loss.py`, `models/llama`, `parallelisms`,
+train_configs, run_llama_train.sh and their history, by the date of a row. Selective checkpointing by operation keeps
+every second matrix product, as batchfit's does. Compiled means each block, and in its times the loss.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from batchfit.sharding import FSDP, FSDP1
 from bench.accuracy.families.configs import decoder, needed
@@ -24,6 +25,17 @@ _GPUS = {
 }
 _PARALLEL = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
 
+#: Before this day the logits were a variable of the training loop until it had the next ones.
+_LOGITS_DELETED = "2024-06-12"
+#: Before this day the model brought its logits to float32; from then on the loss does, and is compiled.
+_FLOAT_IN_LOSS = "2024-10-22"
+#: Between these days the loss was not compiled.
+_LOSS_NOT_COMPILED = ("2024-12-18", "2025-04-02")
+#: From this day on the scripts set expandable segments.
+_EXPANDABLE = "2024-10-22"
+#: From this day on the norms are PyTorch's.
+_NORM_OF_PYTORCH = "2025-03-19"
+
 
 def question(row: Row) -> Question:
     """What a row asks; see `bench.accuracy.families`."""
@@ -34,27 +46,51 @@ def question(row: Row) -> Question:
         raise CannotExpress("models other than Llama, by torchtitan's own code")
     if row["parallelism"] not in ("FSDP1", "FSDP2"):
         raise CannotExpress(f"{row['parallelism']}, which compiles")
-    if row["compile"] not in ("no", ""):
+    if row["compile"] not in ("no", "", "yes"):
         stated = row["compile"] != "unstated"
-        raise CannotExpress("torch.compile" if stated else "the row does not say whether it was compiled")
-    if "float8" in row["notes"].lower() or "fp8" in row["notes"].lower() or "NVFP4" in row["notes"]:
+        raise CannotExpress(f"compiled by {row['compile'].split(' ')[0]}" if stated else _UNSTATED_COMPILE)
+    if "compile state unstated" in row["notes"]:
+        raise CannotExpress(_UNSTATED_COMPILE)
+    if re.search(r"float8|fp8|NVFP4|mxfp8", row["notes"], re.IGNORECASE):
         raise CannotExpress("linear layers in 8 or 4 bits")
     if row["offload"]:
         raise CannotExpress("activations offloaded to the host")
     return _asked(row)
 
 
+_UNSTATED_COMPILE = "the row does not say whether it was compiled"
+
+
 def _asked(row: Row) -> Question:
     replicas = needed(row, "n_gpus")
+    date = _date(row)
+    checkpointing, more = _checkpointing(row)
+    compiled = row["compile"] == "yes"
+    first, last = _LOSS_NOT_COMPILED
+    config = decoder(
+        row,
+        "torchtitan-llama",
+        "",
+        own_norm=date < _NORM_OF_PYTORCH,
+        float_logits=date < _FLOAT_IN_LOSS,
+        compiled_loss=compiled and date >= _FLOAT_IN_LOSS and not first <= date < last,
+        **more,
+    )
+    trace: dict[str, Any] = {
+        "config": config,
+        "seq_len": needed(row, "seq_len"),
+        "weights": "bf16",
+        "checkpointing": checkpointing,
+        "attention": "flash",
+        "max_grad_norm": 1.0,
+        "compile": "block" if compiled else "none",
+    }
+    if date < _LOGITS_DELETED:
+        trace["step"] = "torchtitan until June 2024"
+    if date >= _EXPANDABLE or "expandable" in row["notes"]:
+        trace["allocator"] = "expandable_segments:True"
     return Question(
-        trace={
-            "config": decoder(row, "torchtitan-llama", ""),
-            "seq_len": needed(row, "seq_len"),
-            "weights": "bf16",
-            "checkpointing": _checkpointing(row),
-            "attention": "flash",
-            "max_grad_norm": 1.0,
-        },
+        trace=trace,
         group="FSDP without tensor, pipeline or context parallelism",
         measure=_measure(row),
         micro_batch=needed(row, "micro_batch"),
@@ -66,8 +102,14 @@ def _asked(row: Row) -> Question:
         ),
         replicas=replicas,
         gpu=_GPUS.get(row["gpu"].split(" ")[0]),
-        assumptions=("a model written after torchtitan's of that time",),
+        assumptions=("a model and a step written after torchtitan's of that time",),
     )
+
+
+def _date(row: Row) -> str:
+    """The day of a row's commit; where only the month is known, its last; what is not dated is of today's code."""
+    found = re.search(r"(20\d\d-\d\d)(-\d\d)?", row["commit_or_version"])
+    return found[1] + (found[2] or "-31") if found else "9999"
 
 
 def _measure(row: Row) -> str:
@@ -76,16 +118,15 @@ def _measure(row: Row) -> str:
     return "reserved" if "reserved" in row["metric"] or "log" in row["metric"] else "allocated"
 
 
-def _checkpointing(row: Row) -> str:
+def _checkpointing(row: Row) -> tuple[str, dict[str, Any]]:
+    """The setting, and what the model does by itself."""
     said = row["act_ckpt"]
-    if "2024-03 policy" in said:
-        raise CannotExpress("the selective checkpointing policy of March 2024")
     if "every other" in said:
-        raise CannotExpress("checkpointing of every second layer")
+        return "none", {"recompute_every": 2}
     if "chunked" in row["notes"]:
         raise CannotExpress("torchtitan's chunked cross-entropy")
     if re.match(r"selective|config default \(SAC op\)", said):
-        return "selective"
+        return "selective", {}
     if said in ("full", "none"):
-        return said
+        return said, {}
     raise CannotExpress("the row does not say what was checkpointed")

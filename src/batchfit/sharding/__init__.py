@@ -78,6 +78,13 @@ def shard(profile: MemoryProfile, sharding: Sharding, replicas: int) -> MemoryPr
         assumptions=(
             *result.assumptions,
             "Memory that the communication library takes for itself (NCCL: some hundred MiB) is not counted.",
-            "What is reserved beyond what is allocated is taken to be the share it is on one GPU.",
+            _RESERVED_BY_STREAM if isinstance(sharding, FSDP) else _RESERVED,
         ),
     )
+
+
+_RESERVED = "What is reserved beyond what is allocated is taken to be the share it is on one GPU."
+_RESERVED_BY_STREAM = (
+    "What is reserved beyond what is allocated is taken to be the share it is on one GPU, and the streams in which "
+    "FSDP gathers and reduces have pools of their own."
+)

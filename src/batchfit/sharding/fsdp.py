@@ -66,6 +66,7 @@ class _Replica(BlockReplica):
 
     def _forward(self, run: Pass) -> Iterator[Line]:
         gradients = constant(run.accumulated)
+        reduced = self._reduced(run)
         stay = 0.0
         for unit in self.blocks:
             size = self.sizes[unit.name].gathered
@@ -75,7 +76,13 @@ class _Replica(BlockReplica):
             gathered = self.root.gathered + max(stay, before + size)
             inside = self._within(run, "forward", unit)
             for line in inside:
-                yield self._line(line, gradients=gradients, gathered=gathered, communication=size)
+                yield self._line(
+                    line,
+                    gradients=gradients,
+                    gathered=gathered,
+                    communication=size,
+                    elsewhere=size + reduced,
+                )
             if inside and (unit.count > 1 or unit is not self.blocks[0]):
                 top = max(inside, key=self.told.steepness)
                 yield self._line(
@@ -85,6 +92,7 @@ class _Replica(BlockReplica):
                     communication=2 * size,
                     activations=Activations.of(top).plus(self.saved[unit.name], -1),
                     where=f"forward: all-gather of {unit.name}",
+                    elsewhere=2 * size + reduced,
                 )
         for line in self._within(run, "forward", None):
             yield self._line(
@@ -92,6 +100,7 @@ class _Replica(BlockReplica):
                 gradients=gradients,
                 gathered=self.root.gathered + stay,
                 communication=self.last.gathered,
+                elsewhere=self.last.gathered + reduced,
             )
 
     # -- backward
@@ -119,6 +128,7 @@ class _Replica(BlockReplica):
                 gradients=raised(own, run.accumulated + finished),
                 gathered=self.root.gathered,
                 communication=self.sizes[self.blocks[0].name].reduction if run.reduces else 0,
+                elsewhere=finished + self._reduced(run),
             )
         resharded = self.policy.reshard_after_forward
         stay = 0.0 if resharded else sum(u.count * self.sizes[u.name].gathered for u in self.blocks)
@@ -127,6 +137,7 @@ class _Replica(BlockReplica):
             gradients=raised(self._whole(gradients) if run.own else constant(0), run.accumulated),
             gathered=self.root.gathered + stay,
             communication=self.last.gathered if resharded else 0,
+            elsewhere=(self.last.gathered if resharded else 0) + self._reduced(run),
         )
 
     def _backward_in_block(self, point: Point, unit: Unit, run: Pass) -> Line:
@@ -137,8 +148,10 @@ class _Replica(BlockReplica):
             u.count * self.sizes[u.name].gradients_shard for u in later
         )
         gradients = run.accumulated
+        shards = self._reduced(run)
         if run.reduces:
             gradients += 0 if run.accumulated else finished
+            shards += 0 if run.accumulated else finished
             reducing = sizes.reduction if n else self.sizes[later[0].name].reduction if later else 0.0
         else:
             # In the micro-batch that is reduced after all, the block before has its shard already, while the
@@ -163,6 +176,7 @@ class _Replica(BlockReplica):
             gradients=raised(own, gradients),
             gathered=self.root.gathered + gathered,
             communication=ahead + reducing,
+            elsewhere=ahead + shards,
         )
 
     def _root_reduction(self, run: Pass) -> Line:
@@ -174,4 +188,19 @@ class _Replica(BlockReplica):
             communication=self.root.reduction,
             activations=Activations(),
             where=f"backward: reduce-scatter of {ROOT}",
+            elsewhere=shards,
         )
+
+    # -- streams
+
+    def _reduced(self, run: Pass) -> float:
+        """Shards of gradients that earlier micro-batches left, which the stream of reductions allocated."""
+        return run.accumulated if self.policy.gradient_sync else 0.0
+
+    def _other_streams(self) -> float:
+        """The stream that gathers, highest when the first block is gathered while what the root was gathered into is
+        still held, both from shards cast to the type that is gathered; and the stream that reduces, which allocates the
+        shards of all gradients (`foreach_all_gather` and `foreach_reduce` in _fsdp_collectives.py)."""
+        first = self.sizes[self.blocks[0].name].gathered if self.blocks else 0.0
+        cast = 1 / self.g if self.policy.param_dtype != self.policy.sharded_dtype else 0.0
+        return (self.root.gathered + first) * (1 + cast) + self.gradients

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from batchfit.errors import BadInput
 from batchfit.kept import kept
-from batchfit.profile import Line, MemoryProfile, States, Unit, evaluate
+from batchfit.profile import Line, MemoryProfile, ReservedPoint, States, Unit, evaluate
 from batchfit.sharding.edit import (
     ITEM_BYTES,
     Activations,
@@ -218,6 +218,8 @@ class BlockReplica(ABC):
         self.gradients_factor = self._all("gradients") / traced if traced else 1.0
         self.told = told(profile, tuple(self._with_gradients(unit)[1] for unit in units))
         self.saved = self.told.saved
+        #: Of each line made, in order, the bytes in pools of other streams.
+        self._elsewhere: list[float] = []
 
     def _sizes(self, unit: Unit) -> Sizes:
         policy, g = self.policy, self.g
@@ -265,20 +267,55 @@ class BlockReplica(ABC):
 
     def profile(self) -> MemoryProfile:
         base = self.base
-        phases = {"first_micro": self._micro(self._first())}
-        if "later_micro" in base.phases:
-            phases["later_micro"] = self._micro(self._later())
-        if "optimizer_step" in base.phases:
-            phases["optimizer_step"] = tuple(
-                self._line(line, gradients=constant(self.gradients)) for line in base.phases["optimizer_step"]
-            )
+        phases = self._phases()
         states = States(
             weights_bytes=round(self.weights),
             gradients_bytes=round(self.gradients),
             optimizer_bytes=round(base.states.optimizer_bytes * self.optimizer_factor),
             buffers_bytes=base.states.buffers_bytes,
         )
-        return replace(base, phases=phases, states=states)
+        return replace(base, phases=phases, states=states, reserved=self._reserved(phases))
+
+    def _phases(self) -> dict[str, tuple[Line, ...]]:
+        base = self.base
+        self._elsewhere.clear()
+        phases = {"first_micro": self._micro(self._first())}
+        if "later_micro" in base.phases:
+            phases["later_micro"] = self._micro(self._later())
+        if "optimizer_step" in base.phases:
+            phases["optimizer_step"] = tuple(
+                self._line(line, gradients=constant(self.gradients), elsewhere=self.gradients)
+                for line in base.phases["optimizer_step"]
+            )
+        return phases
+
+    def _reserved(self, phases: dict[str, tuple[Line, ...]]) -> tuple[ReservedPoint, ...]:
+        """What the allocator reserves: where other streams have pools of their own, their highest and that of the
+        default stream together, whenever each of them is, and in the default stream as much beyond what is allocated
+        as on one GPU."""
+        pools = self._other_streams()
+        if pools is None:
+            return self.base.reserved
+        points = []
+        for point in self.base.reserved:
+            whole, default = self._highest(phases, point)
+            reserved = round(default * point.reserved_bytes / point.allocated_bytes + pools)
+            points.append(replace(point, allocated_bytes=round(whole), reserved_bytes=reserved))
+        return tuple(points)
+
+    def _highest(self, phases: dict[str, tuple[Line, ...]], point: ReservedPoint) -> tuple[float, float]:
+        """The highest of the phases that occur at a point, in bytes: of all, and of what is in the default stream."""
+        each = ((phase, line) for phase, lines in phases.items() for line in lines)
+        found = [
+            (nbytes := line.at(point.micro_batch, point.seq_len), nbytes - elsewhere)
+            for (phase, line), elsewhere in zip(each, self._elsewhere, strict=True)
+            if point.accumulation_steps > 1 or phase != "later_micro"
+        ]
+        return max(nbytes for nbytes, _ in found), max(default for _, default in found)
+
+    def _other_streams(self) -> float | None:
+        """Bytes of the pools of streams beside the default one, each at its highest; None where all is in one pool."""
+        return None
 
     def _first(self) -> Pass:
         return Pass(self.base.phases.get("first_micro", ()), accumulated=0, own=True, reduces=True)
@@ -306,8 +343,11 @@ class BlockReplica(ABC):
         communication: float = 0,
         activations: Activations | None = None,
         where: str | None = None,
+        elsewhere: float = 0,
     ) -> Line:
-        """`line` on a replica, beside its shards of weights and optimizer state."""
+        """`line` on a replica, beside its shards of weights and optimizer state. `elsewhere` is how much of all this
+        lies in pools of other streams."""
+        self._elsewhere.append(elsewhere)
         return edited(
             line,
             {

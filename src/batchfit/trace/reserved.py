@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from batchfit.profile import Line, ReservedPoint
 from batchfit.trace.allocator import replay
+from batchfit.trace.allocator_config import AllocatorConfig
 from batchfit.trace.fold import unfolded
 from batchfit.trace.surface import Surface
 from batchfit.trace.timeline import ALLOC, MARK, Event, Mark
@@ -23,9 +24,11 @@ def replayed(
     phases: Mapping[str, Sequence[Line]],
     micro_batches: Iterable[int] = (),
     seq_len: int | None = None,
+    config: AllocatorConfig | None = None,
 ) -> tuple[ReservedPoint, ...]:
     """The points of a profile: at a few micro-batches and those asked for, with accumulation and without, and at the
-    ends of a range of sequence lengths. `phases` are the profile's, which say what is allocated."""
+    ends of a range of sequence lengths. `phases` are the profile's, which say what is allocated; `config` is how the
+    allocator is set up."""
     plan = unfolded(surface.timeline, surface.fold.at_most(DEEPEST))
     alone = _without_second(surface)
     points = []
@@ -39,7 +42,8 @@ def replayed(
             }
             events = plan.events(surface.requested(micro_batch, length))
             for accumulates in (False, True):
-                found = replay(events if accumulates else _only(events, plan.indices, alone))
+                happens = events if accumulates else _only(events, plan.indices, alone)
+                found = replay(happens, config)
                 allocated = max(
                     peak for phase, peak in peaks.items() if accumulates or phase != "later_micro"
                 )

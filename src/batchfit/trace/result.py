@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from batchfit.profile import Affinity, Line, MemoryProfile, Polynomial, Provenance, SeqRange, States
+from batchfit.trace.allocator_config import AllocatorConfig
 from batchfit.trace.compute import compute_of
 from batchfit.trace.ledger import ledger_of
 from batchfit.trace.lengths import Lengths
@@ -36,19 +37,21 @@ def profile_of(
     seq_len: int | None,
     assumptions: tuple[str, ...],
     micro_batches: Iterable[int] = (),
+    allocator: AllocatorConfig | None = None,
     begun: float,
 ) -> MemoryProfile:
     """The profile of the step that was studied.
 
     `seq_len` are the tokens of a sample where there is one length, `micro_batches` some to replay the allocator at
-    beside the usual ones, `begun` when the study began, on the clock of `time.perf_counter`.
+    beside the usual ones, `allocator` how it is set up, `begun` when the study began, on the clock of
+    `time.perf_counter`.
     """
     model = deepened(describe(study.model, name), ((describe(d.model, name), d.extra) for d in study.deeper))
     if study.is_regular:
         surface = study.surface()
         phases, states = surface.envelopes(), _states(surface)
         ledger = ledger_of(surface, study.model)
-        reserved = replayed(surface, phases, micro_batches, seq_len)
+        reserved = replayed(surface, phases, micro_batches, seq_len, allocator)
     else:
         phases, states = _through_peaks(study), States(*_in_steady_state(study.pairs[0].small))
         ledger, reserved = (), ()

@@ -14,6 +14,7 @@ from torch import nn
 from batchfit.errors import BadInput
 from batchfit.profile import MemoryProfile
 from batchfit.trace.adapters import Lora
+from batchfit.trace.allocator_config import AllocatorConfig
 from batchfit.trace.fold import unfolded
 from batchfit.trace.gpu import Gpu, frozen_heap
 from batchfit.trace.inputs import Inputs
@@ -53,6 +54,7 @@ def trace(
     image: tuple[int, int, int] | None = None,
     folding: bool = True,
     micro_batches: Iterable[int] = (),
+    allocator: str | None = None,
     on_timeline: Callable[[Timeline], object] | None = None,
     on_lengths: Callable[[VaryingLengths], object] | None = None,
     name: str | None = None,
@@ -68,8 +70,9 @@ def trace(
     of one's own is called with the tokens, too: `make_batch(b, s)`.
 
     Blocks that repeat are traced a few times for all, unless `folding` is False. The allocator is replayed at a few
-    micro-batches; `micro_batches` are further ones. `on_timeline` is given the whole model's timeline at the first of
-    them.
+    micro-batches; `micro_batches` are further ones, `allocator` its settings as in PYTORCH_CUDA_ALLOC_CONF
+    ("expandable_segments:True"; those of this process's environment do not count). `on_timeline` is given the whole
+    model's timeline at the first of them.
 
     `loss(model, batch)` is the loss; by a name ("full", "chunked", "fused") it is the one that the model computes
     itself, in this way. `lora` adds adapters, to base weights in few bits if `quantize` says so (prepared by PEFT's
@@ -97,6 +100,7 @@ def trace(
         flat_gradients=flat_gradients,
         compile=compile,
     )
+    config = None if allocator is None else AllocatorConfig.parse(allocator, "allocator")
     tell = progress or _silent
     with frozen_heap(), _one_thread():
         tell("making the model", 0.0)
@@ -115,10 +119,11 @@ def trace(
         return profile_of(
             studied,
             name or source.name,
-            job.described(),
+            job.described() | ({} if allocator is None else {"allocator": allocator}),
             seq_len=None if lengths.is_range else job.tokens(),
             assumptions=(*source.assumptions, *job.assumptions(), *assumed_of_the_card(studied.model)),
             micro_batches=micro_batches,
+            allocator=config,
             begun=begun,
         )
 
