@@ -33,8 +33,9 @@ _FLOAT_IN_LOSS = "2024-10-22"
 _LOSS_NOT_COMPILED = ("2024-12-18", "2025-04-02")
 #: From this day on the scripts set expandable segments.
 _EXPANDABLE = "2024-10-22"
-#: From this day on the norms are PyTorch's.
+#: From this day on the norms are PyTorch's. Before, they were a kernel that fuses as much in the first weeks.
 _NORM_OF_PYTORCH = "2025-03-19"
+_NORM_FUSED = ("2024-04-05", "2024-05-02")
 
 
 def question(row: Row) -> Question:
@@ -42,7 +43,7 @@ def question(row: Row) -> Question:
     for column, name in _PARALLEL.items():
         if (row.number(column) or 1) > 1:
             raise CannotExpress(f"{name} parallelism")
-    if not row["model"].startswith(("Llama-3-8B", "Llama-3.1-8B", "Llama-7B", "Llama-2-13B")):
+    if not row["model"].startswith("Llama-"):
         raise CannotExpress("models other than Llama, by torchtitan's own code")
     if row["parallelism"] not in ("FSDP1", "FSDP2"):
         raise CannotExpress(f"{row['parallelism']}, which compiles")
@@ -51,12 +52,29 @@ def question(row: Row) -> Question:
         raise CannotExpress(f"compiled by {row['compile'].split(' ')[0]}" if stated else _UNSTATED_COMPILE)
     if "compile state unstated" in row["notes"]:
         raise CannotExpress(_UNSTATED_COMPILE)
-    if re.search(r"float8|fp8|NVFP4|mxfp8", row["notes"], re.IGNORECASE):
-        raise CannotExpress("linear layers in 8 or 4 bits")
+    _check_few_bits(row)
     if row["offload"]:
         raise CannotExpress("activations offloaded to the host")
     return _asked(row)
 
+
+def _check_few_bits(row: Row) -> None:
+    """Linear layers in 8 bits are expressed where blocks are compiled and recomputed: then the 8-bit copies of inputs
+    and weights are made anew in backward, and what stays are the results of products, in 16 bits."""
+    notes = row["notes"].lower()
+    if not re.search(_EIGHT_BITS, notes):
+        if "fp4" in notes:
+            raise CannotExpress("linear layers in 4 bits")
+        return
+    if row["compile"] != "yes" or row["act_ckpt"] == "none":
+        raise CannotExpress("linear layers in 8 bits whose copies stay")
+    if "all-gather" in notes:
+        raise CannotExpress("weights gathered in 8 bits")
+    if ("saving abs()" in notes and "not saving" not in notes) or "with abs saved" in notes:
+        raise CannotExpress("a policy that keeps absolute values")
+
+
+_EIGHT_BITS = r"float8|fp8"
 
 _UNSTATED_COMPILE = "the row does not say whether it was compiled"
 
@@ -71,7 +89,7 @@ def _asked(row: Row) -> Question:
         row,
         "torchtitan-llama",
         "",
-        own_norm=date < _NORM_OF_PYTORCH,
+        own_norm=date < _NORM_OF_PYTORCH and not _NORM_FUSED[0] <= date < _NORM_FUSED[1],
         float_logits=date < _FLOAT_IN_LOSS,
         compiled_loss=compiled and date >= _FLOAT_IN_LOSS and not first <= date < last,
         **more,
@@ -102,8 +120,16 @@ def _asked(row: Row) -> Question:
         ),
         replicas=replicas,
         gpu=_GPUS.get(row["gpu"].split(" ")[0]),
-        assumptions=("a model and a step written after torchtitan's of that time",),
+        assumptions=(
+            "a model and a step written after torchtitan's of that time",
+            *(_RECOMPUTED if re.search(_EIGHT_BITS, row["notes"].lower()) else ()),
+        ),
     )
+
+
+_RECOMPUTED = (
+    "8-bit copies of inputs and weights take no more than the 16-bit ones would: they are recomputed with their block",
+)
 
 
 def _date(row: Row) -> str:
