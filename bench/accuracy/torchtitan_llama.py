@@ -19,7 +19,8 @@ class TorchtitanLlama(nn.Module):
 
     `config` has beside the usual sizes: `own_norm` (before March 2025, in float32 by separate operations);
     `float_logits` (before October 2024: it is the model that brings logits to float32); `compiled_loss`;
-    `recompute_every` (checkpointing of every so-manieth block).
+    `loss_pieces` (the sequence is cut into so many for the loss); `recompute_every` (checkpointing of every so-manieth
+    block).
     """
 
     def __init__(self, config: Mapping[str, Any], seq_len: int) -> None:
@@ -35,10 +36,12 @@ class TorchtitanLlama(nn.Module):
         self.norm = norm(hidden)
         self.output = nn.Linear(hidden, config["vocab_size"], bias=False)
         self.loss = _CompiledLoss() if config.get("compiled_loss") else _Loss()
+        self.loss_pieces = config.get("loss_pieces", 1)
 
     def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
-        loss: Tensor = self.loss(self.logits(input_ids), labels)
-        return loss
+        pieces = self.logits(input_ids).chunk(self.loss_pieces, dim=1), labels.chunk(self.loss_pieces, dim=1)
+        losses = [self.loss(logits, target) for logits, target in zip(*pieces, strict=True)]
+        return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
 
     def logits(self, input_ids: Tensor) -> Tensor:
         """The logits (batch, tokens, vocabulary)."""

@@ -31,6 +31,8 @@ _LOGITS_DELETED = "2024-06-12"
 _FLOAT_IN_LOSS = "2024-10-22"
 #: Between these days the loss was not compiled.
 _LOSS_NOT_COMPILED = ("2024-12-18", "2025-04-02")
+#: Pieces of the sequence in the chunked loss (`chunked_cross_entropy_loss`).
+_PIECES = 8
 #: From this day on the scripts set expandable segments.
 _EXPANDABLE = "2024-10-22"
 #: From this day on the norms are PyTorch's. Before, they were a kernel that fuses as much in the first weeks.
@@ -92,6 +94,7 @@ def _asked(row: Row) -> Question:
         own_norm=date < _NORM_OF_PYTORCH and not _NORM_FUSED[0] <= date < _NORM_FUSED[1],
         float_logits=date < _FLOAT_IN_LOSS,
         compiled_loss=compiled and date >= _FLOAT_IN_LOSS and not first <= date < last,
+        loss_pieces=_PIECES if "chunked" in row["notes"] else 1,
         **more,
     )
     trace: dict[str, Any] = {
@@ -149,8 +152,6 @@ def _checkpointing(row: Row) -> tuple[str, dict[str, Any]]:
     said = row["act_ckpt"]
     if "every other" in said:
         return "none", {"recompute_every": 2}
-    if "chunked" in row["notes"]:
-        raise CannotExpress("torchtitan's chunked cross-entropy")
     if re.match(r"selective|config default \(SAC op\)", said):
         return "selective", {}
     if said in ("full", "none"):

@@ -47,6 +47,7 @@ _ASKED = (
     "ema",
     "flat_gradients",
     "compile",
+    "allocator",
     "fold",
     "snapshot",
     "lengths",
@@ -63,6 +64,7 @@ _CATALOGUE: dict[str, object] = {
     "ema": False,
     "flat_gradients": False,
     "compile": "none",
+    "allocator": None,
     "fold": True,
     "snapshot": None,
     "lengths": None,
@@ -121,6 +123,8 @@ class TraceCommand(click.Command):
               help="Frozen weights lie in a flat parameter of fsdp1 with adapters, and get gradients.")  # fmt: skip
 @click.option("--compile", type=click.Choice(COMPILE), default="none", show_default=True,
               help="What torch.compile is called on: each repeated block, or the whole model.")  # fmt: skip
+@click.option("--allocator", metavar="SETTINGS",
+              help="The caching allocator's, as in PYTORCH_CUDA_ALLOC_CONF.")  # fmt: skip
 @click.option("--sharding", type=click.Choice(SHARDING), default="none", show_default=True,
               help="What each data-parallel replica holds; fsdp is FSDP2.")  # fmt: skip
 @click.option("--replicas", type=click.IntRange(1), default=1, show_default=True, metavar="N",
@@ -301,6 +305,7 @@ def _traced(model: str, asked: dict[str, Any]) -> MemoryProfile:
             ema=asked["ema"],
             flat_gradients=asked["flat_gradients"],
             compile=asked["compile"],
+            allocator=asked["allocator"],
             folding=asked["fold"],
             micro_batches=(asked["micro_batch"],),
             on_timeline=watched.append if asked["snapshot"] else None,

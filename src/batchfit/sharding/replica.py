@@ -296,22 +296,13 @@ class BlockReplica(ABC):
         pools = self._other_streams()
         if pools is None:
             return self.base.reserved
+        highest = _Highest(phases, self._elsewhere)
         points = []
         for point in self.base.reserved:
-            whole, default = self._highest(phases, point)
+            whole, default = highest.at(point)
             reserved = round(default * point.reserved_bytes / point.allocated_bytes + pools)
             points.append(replace(point, allocated_bytes=round(whole), reserved_bytes=reserved))
         return tuple(points)
-
-    def _highest(self, phases: dict[str, tuple[Line, ...]], point: ReservedPoint) -> tuple[float, float]:
-        """The highest of the phases that occur at a point, in bytes: of all, and of what is in the default stream."""
-        each = ((phase, line) for phase, lines in phases.items() for line in lines)
-        found = [
-            (nbytes := line.at(point.micro_batch, point.seq_len), nbytes - elsewhere)
-            for (phase, line), elsewhere in zip(each, self._elsewhere, strict=True)
-            if point.accumulation_steps > 1 or phase != "later_micro"
-        ]
-        return max(nbytes for nbytes, _ in found), max(default for _, default in found)
 
     def _other_streams(self) -> float | None:
         """Bytes of the pools of streams beside the default one, each at its highest; None where all is in one pool."""
@@ -393,3 +384,31 @@ class BlockReplica(ABC):
     def _whole(self, traced: Amount) -> Amount:
         """Gradients in the type they are computed in; none where the traced ones were all finished."""
         return times(traced, self.gradients_factor) if self._fixed(traced) > 0 else constant(0)
+
+
+class _Highest:
+    """The highest of a replica's lines: of all that is there, and of what is in the default stream."""
+
+    def __init__(self, phases: dict[str, tuple[Line, ...]], elsewhere: list[float]) -> None:
+        """`elsewhere` has each line's bytes in other streams, in the lines' order."""
+        each = ((phase, line) for phase, lines in phases.items() for line in lines)
+        self._lines = [
+            (phase == "later_micro", line, nbytes)
+            for (phase, line), nbytes in zip(each, elsewhere, strict=True)
+        ]
+        self._known: dict[int | None, list[tuple[bool, float, float, float]]] = {}
+
+    def at(self, point: ReservedPoint) -> tuple[float, float]:
+        """Bytes at a point."""
+        tokens = point.seq_len
+        lines = self._known.get(tokens)
+        if lines is None:
+            lines = self._known[tokens] = [
+                (later, evaluate(line.constant, tokens), evaluate(line.per_sample, tokens), nbytes)
+                for later, line, nbytes in self._lines
+            ]
+        b, accumulates = point.micro_batch, point.accumulation_steps > 1
+        found = [
+            (c + b * slope, c + b * slope - n) for later, c, slope, n in lines if accumulates or not later
+        ]
+        return max(whole for whole, _ in found), max(default for _, default in found)
