@@ -492,3 +492,13 @@ class TestReserved:
         gathered += next(unit.weights_bytes for unit in units.values() if unit.count > 1)
         pools = gathered + sharded.states.gradients_bytes
         assert pools < point.reserved_bytes <= 1.2 * peak.allocated_bytes + pools
+
+    def test_what_fsdp1_gathers_is_in_flight_twice_more(self, profile: MemoryProfile) -> None:
+        profile = replace(profile, reserved=(ReservedPoint(4, 1, None, 1000, 1000),))
+        sharded = shard(profile, FSDP1(), 4)
+        (point,) = sharded.reserved
+        units = {unit.count > 1: unit.weights_bytes for unit in profile.model.units}
+        # The root and a block are gathered at the peak, in the stream that has room for two blocks more.
+        others = 2 * units[True] + sharded.states.gradients_bytes
+        assert point.reserved_bytes <= point.allocated_bytes + others
+        assert point.reserved_bytes > point.allocated_bytes

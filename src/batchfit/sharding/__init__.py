@@ -78,7 +78,7 @@ def shard(profile: MemoryProfile, sharding: Sharding, replicas: int) -> MemoryPr
         assumptions=(
             *result.assumptions,
             "Memory that the communication library takes for itself (NCCL: some hundred MiB) is not counted.",
-            _RESERVED_BY_STREAM if isinstance(sharding, FSDP) else _RESERVED,
+            _RESERVED_BY_STREAM if isinstance(sharding, (FSDP, FSDP1)) else _RESERVED,
         ),
     )
 

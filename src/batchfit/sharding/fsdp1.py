@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from batchfit.errors import BadInput
 from batchfit.profile import Line, MemoryProfile, Unit, evaluate
@@ -78,6 +79,10 @@ class FSDP1:
         return _Replica(self, profile, shards_of(self, replicas)).profile()
 
 
+#: Gathered units that may be freed before their readers have ended (`_FreeEventQueue`).
+_IN_FLIGHT = 2
+
+
 class _Replica(BlockReplica):
     """One replica's lines under FSDP1, in the order in which the CPU issues allocations."""
 
@@ -116,6 +121,21 @@ class _Replica(BlockReplica):
         sync = self.policy.gradient_sync
         kept = self.gradients if sync else self._all("gradients")
         return Pass(self._first().lines, accumulated=kept, own=True, reduces=sync)
+
+    # -- streams
+
+    def _line(self, line: Line, *, gathered: float = 0, elsewhere: float = 0, **made: Any) -> Line:
+        """All that is gathered is allocated by a stream of its own."""
+        return super()._line(line, gathered=gathered, elsewhere=elsewhere + gathered, **made)
+
+    def _other_streams(self) -> float:
+        """The stream that gathers, where memory is free again only when kernels have read it: the root, a block, and so
+        many freed before as `limit_all_gathers` lets be in flight. And the stream of reductions, which allocates the
+        casts of a unit's gradients and the shards of all (`_unshard` and `_reduce_grad` in _runtime_utils.py)."""
+        sizes = self.sizes.values()
+        block = max((self.sizes[unit.name].gathered for unit in self.blocks), default=0.0)
+        casts = max(s.reduction if s.reduction != s.gradients else 0.0 for s in sizes)
+        return self.root.gathered + (1 + _IN_FLIGHT) * block + casts + self.gradients
 
     # -- forward
 
