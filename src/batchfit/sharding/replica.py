@@ -296,7 +296,7 @@ class BlockReplica(ABC):
         pools = self._other_streams()
         if pools is None:
             return self.base.reserved
-        highest = _Highest(phases, self._elsewhere)
+        highest = _Highest(phases, self._elsewhere, self.seq_len)
         points = []
         for point in self.base.reserved:
             whole, default = highest.at(point)
@@ -389,8 +389,12 @@ class BlockReplica(ABC):
 class _Highest:
     """The highest of a replica's lines: of all that is there, and of what is in the default stream."""
 
-    def __init__(self, phases: dict[str, tuple[Line, ...]], elsewhere: list[float]) -> None:
-        """`elsewhere` has each line's bytes in other streams, in the lines' order."""
+    def __init__(
+        self, phases: dict[str, tuple[Line, ...]], elsewhere: list[float], seq_len: int | None
+    ) -> None:
+        """`elsewhere` has each line's bytes in other streams, in the lines' order; `seq_len` is the length of points
+        that say none."""
+        self._seq_len = seq_len
         each = ((phase, line) for phase, lines in phases.items() for line in lines)
         self._lines = [
             (phase == "later_micro", line, nbytes)
@@ -400,7 +404,7 @@ class _Highest:
 
     def at(self, point: ReservedPoint) -> tuple[float, float]:
         """Bytes at a point."""
-        tokens = point.seq_len
+        tokens = self._seq_len if point.seq_len is None else point.seq_len
         lines = self._known.get(tokens)
         if lines is None:
             lines = self._known[tokens] = [
