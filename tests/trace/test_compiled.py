@@ -180,6 +180,14 @@ def test_a_compiled_model_folds_and_is_affine_in_the_micro_batch() -> None:
     assert profile.affinity.deviation == 0
 
 
+def test_fused_kernels_are_counted_and_are_fewer() -> None:
+    eager, compiled = traced(shown="cuda:0").work, traced(shown="cuda:0", compile="block").work
+    assert 0 < compiled.kernels < eager.kernels
+    assert 0 < compiled.other_bytes < eager.other_bytes
+    assert compiled.forward_flops == eager.forward_flops
+    assert compiled.backward_flops == eager.backward_flops
+
+
 def test_a_whole_model_compiles_too() -> None:
     profile = trace(Model().bfloat16(), batch, loss=lambda model, inputs: model(**inputs), compile="whole")
     blocks = trace(Model().bfloat16(), batch, loss=lambda model, inputs: model(**inputs), compile="block")

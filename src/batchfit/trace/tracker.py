@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
 from batchfit.trace.attending import Attending
@@ -136,6 +136,10 @@ class Tracker(TorchDispatchMode):
         (PythonKernelHolder in torch/csrc/utils/python_dispatch.cpp), so it is the mode that has to call it.
         """
         self._kernels[operator] = kernel
+
+    def fused(self, tensors: Iterable[Any]) -> None:
+        """A kernel ran that is no operation of PyTorch's: a compiler's, that reads and writes these tensors."""
+        self._work.count_fused(tensors)
 
     @property
     def kernels(self) -> Mapping[Any, Kernel]:
@@ -352,3 +356,9 @@ class _watching_resizes:  # noqa: N801  (a context manager, used as one)
 
     def __exit__(self, *exc: object) -> None:
         torch.UntypedStorage.resize_ = self._original  # type: ignore[method-assign]
+
+
+def current_tracker() -> Tracker | None:
+    """The tracker that watches now, if one does."""
+    modes = reversed(_get_current_dispatch_mode_stack())
+    return next((mode for mode in modes if isinstance(mode, Tracker)), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -71,6 +71,12 @@ class WorkCounter:
             work.backward_flops += flops
         else:
             work.forward_flops += flops
+
+    def count_fused(self, tensors: Iterable[Any]) -> None:
+        """A kernel ran that a compiler wrote; `tensors` are those it reads and writes."""
+        if self._phase and self._phase != "optimizer":
+            self.work.kernels += 1
+            self.work.other_bytes += sum(_moved(tensors))
 
 
 _NOTHING, _KERNEL = object(), object()

@@ -26,6 +26,7 @@ from torch import Tensor, fx
 from torch._prims_common import is_complex_dtype
 
 from batchfit.errors import BadInput
+from batchfit.trace.tracker import current_tracker
 
 #: Not tagged as pointwise in PyTorch, and lowered by Inductor as an expression all the same.
 _EXPRESSIONS = {
@@ -204,11 +205,15 @@ class _Program:
         there: dict[fx.Node, Any] = dict(zip(self._inputs, inputs, strict=True))
         inputs.clear()
         there.update(self._constants)
+        tracker = current_tracker()
         for step in self._steps:
             for node in step.nodes:
                 result = self._run(node, step.over.get(node), there)
                 there.update((n, result if n is node else result[n.args[1]]) for n in _results(node))
                 del result
+            if tracker is not None and _is_kernel_of_inductor(step.nodes[0]):
+                reads = {read for node in step.nodes for read in self._tensors_read(node)}
+                tracker.fused([there[node] for node in (*reads, *step.made)])
             for node in step.gone:
                 there.pop(node, None)
         return [self._value(output, there) for output in self._outputs]

@@ -12,18 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _disable_current_modes,
-    _get_current_dispatch_mode_stack,
-)
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from batchfit.errors import BadInput
 from batchfit.trace.blocks import fingerprint
 from batchfit.trace.checkpointing import repeated_blocks
 from batchfit.trace.compiled.fusion import program
 from batchfit.trace.compiled.partition import Partition
-from batchfit.trace.tracker import Tracker, true_tensors
+from batchfit.trace.tracker import current_tracker, true_tensors
 
 #: Kernels of CUDA that Inductor does not call: it takes the operation apart and fuses it with its neighbours.
 _TAKEN_APART = {"aten::_fused_rms_norm"}
@@ -122,7 +118,8 @@ class _Unit:
         from torch._inductor.decomposition import select_decomp_table
 
         flat = _Flat(self._bare, names, leaves, spec)
-        tracker = next(mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, Tracker))
+        tracker = current_tracker()
+        assert tracker is not None
         kernels = {op: k for op, k in tracker.kernels.items() if op._schema.name not in _TAKEN_APART}
         cut = Partition(self._checkpointing, len(names))
         compiling = mock.patch("torch.compiler._is_compiling_flag", True)
