@@ -167,6 +167,31 @@ def test_without_javascript(open_context: Callable[..., BrowserContext]) -> None
     page.get_by_role("button", name="Plan", exact=True).click()
     expect(page.locator(".product")).to_have_text("= 512 samples")
     sentence(page, "of mine")
+    page.get_by_role("button", name="deepspeed").click()
+    sentence(page, "of mine")
+    expect(page.locator(".tabs [aria-current]")).to_have_text("deepspeed")
+    file = {
+        "name": "p.json",
+        "mimeType": "application/json",
+        "buffer": MINE.replace("mine", "filed").encode(),
+    }
+    page.locator("[type=file]").set_input_files(file)  # type: ignore[arg-type]
+    page.get_by_role("button", name="Plan", exact=True).click()
+    sentence(page, "of filed")
+    expect(page.locator(".tabs [aria-current]")).to_have_text("deepspeed")
+
+
+def test_another_framework_keeps_the_model(page: Page) -> None:
+    page.goto("/en/plan?from=own")
+    page.wait_for_selector("html[data-ready]")
+    page.locator("#own").fill(MINE)
+    sentence(page, "of mine")
+    page.get_by_role("button", name="deepspeed").click()
+    expect(page.locator(".tabs [aria-current]")).to_have_text("deepspeed")
+    sentence(page, "of mine")
+    page.locator("#batch").fill("512")
+    expect(page.locator(".product")).to_have_text("= 512 samples")
+    expect(page.locator(".tabs [aria-current]")).to_have_text("deepspeed")
 
 
 @pytest.mark.parametrize("lang", ["de", "ar", "ja"])

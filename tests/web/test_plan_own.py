@@ -188,6 +188,63 @@ def test_what_cannot_be_used_is_said_at_the_field(client: TestClient, text: str,
     assert said in complaint(posted(client, text, 422))
 
 
+def test_a_file_goes_before_the_text_beside_it(client: TestClient) -> None:
+    fields = {**ASKED, "from": "own", "own": profile("pasted")}
+    file = {"own_file": ("profile.json", "\ufeff" + profile("uploaded ünïcode"), "application/json")}
+    response = client.post("/de/plan", data=fields, files=file)
+    assert response.status_code == 200
+    root = parse(response.text)
+    assert "uploaded ünïcode" in sentence(root)
+    # It goes along with whatever is asked next, and no address holds it.
+    assert "uploaded ünïcode" in json.loads(root.one("textarea", id="own")._raw())["model"]["name"]
+    assert "uploaded" not in root.one("div", data_planner="").attributes["data-address"]
+    none = {"own_file": ("", b"", "application/octet-stream")}
+    assert "pasted" in sentence(parse(client.post("/de/plan", data=fields, files=none).text))
+
+
+def test_another_framework_keeps_the_model(client: TestClient) -> None:
+    root = posted(client, profile(), emit="deepspeed")
+    tabs = root.one("nav", class_="tabs").all("button")
+    chosen = [tab.attributes["value"] for tab in tabs if "aria-current" in tab.attributes]
+    assert chosen == ["deepspeed"]
+    assert {(tab.attributes["form"], tab.attributes["name"]) for tab in tabs} == {("asked", "tab")}
+    other = posted(client, profile(), emit="deepspeed", tab="accelerate")
+    assert sentence(other) == sentence(root)
+    assert "accelerate" in other.one("textarea", id="ready").attributes["aria-label"]
+    assert address(other)["emit"] == "accelerate"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        ("multipart/form-data", b"", 400),
+        ("multipart/form-data; boundary=x", b"", 400),
+        ("multipart/form-data; boundary=x", b"--x\r\n", 400),
+        ("multipart/form-data; boundary=x", b"--x\r\n\r\n\r\n--x--", 400),
+        ("multipart/form-data; boundary=x", b"--x\r\n" + b"a" * 5000 + b"\r\n\r\n\r\n--x--\r\n", 400),
+        ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data\r\n\r\n\r\n--x--", 400),
+        ("multipart/form-data; boundary=x", b"--x\r\n\xff: a\r\n\r\n\r\n--x--", 400),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n' * 200 + b"--x--",
+            400,
+        ),
+        ("multipart/form-data; boundary=x", b"x" * 4_000_000, 413),
+        ("multipart/mixed; boundary=x", b"--x--", 415),
+        ("", b"own=1", 415),
+    ],
+)
+def test_what_is_no_form_is_refused(client: TestClient, kind: str, body: bytes, status: int) -> None:
+    assert client.post("/en/plan", content=body, headers={"content-type": kind}).status_code == status
+
+
+def test_another_site_cannot_send_a_file(client: TestClient) -> None:
+    file = {"own_file": ("profile.json", profile(), "application/json")}
+    for headers in ({"origin": "http://elsewhere.test"}, {"sec-fetch-site": "cross-site"}):
+        response = client.post("/en/plan", data={**ASKED, "from": "own"}, files=file, headers=headers)
+        assert response.status_code == 403
+
+
 def test_limits_on_what_is_sent(client: TestClient) -> None:
     large = {"own": "x" * 4_000_000, "from": "own"}
     assert client.post("/en/plan", data=large).status_code == 413

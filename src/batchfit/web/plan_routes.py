@@ -17,7 +17,7 @@ from starlette.routing import Route
 from batchfit.errors import BadInput
 from batchfit.web import plan_pages
 from batchfit.web.accuracy_page import accuracy_data, accuracy_page
-from batchfit.web.bodies import read_body
+from batchfit.web.forms import read_form
 from batchfit.web.plan_activation import SLUG, activation_page
 from batchfit.web.plan_own import Own, read_own
 from batchfit.web.plan_state import PlanState, read_plan_state
@@ -27,10 +27,6 @@ from batchfit.web.shared import address
 from batchfit.web.site import Site
 from batchfit.web.stored import Stored
 from batchfit.wording import complaint
-
-#: More than the form has.
-_MOST_FIELDS = 100
-_FORM = "application/x-www-form-urlencoded"
 
 
 class PlanRoutes:
@@ -109,7 +105,7 @@ class PlanRoutes:
     # ---- With a model of one's own ----------------------------------------------------------------------------
 
     async def posted_page(self, request: Request) -> Response:
-        fields = await _form(request)
+        fields = await read_form(request)
         state = await run_in_threadpool(self._posted, request, fields)
         if state.source != "own" and not state.own_text:
             # A form without a model of one's own is an address like any other, to be shared and to go back to.
@@ -121,22 +117,22 @@ class PlanRoutes:
         return (await run_in_threadpool(self._page, request, state, echo)).respond(request.headers)
 
     async def posted_data(self, request: Request) -> Response:
-        state = await run_in_threadpool(self._posted, request, await _form(request))
+        state = await run_in_threadpool(self._posted, request, await read_form(request))
         return (await run_in_threadpool(plan_pages.plan_data, state)).respond(request.headers)
 
     async def posted_csv(self, request: Request) -> Response:
-        state = await run_in_threadpool(self._posted, request, await _form(request))
+        state = await run_in_threadpool(self._posted, request, await read_form(request))
         return (await run_in_threadpool(plan_pages.plan_csv, state)).respond(request.headers)
 
     async def posted_picture(self, request: Request) -> Response:
-        state = await run_in_threadpool(self._posted, request, await _form(request))
+        state = await run_in_threadpool(self._posted, request, await read_form(request))
         made = await run_in_threadpool(plan_pages.plan_picture, state, request.path_params["name"])
         return _found(made).respond(request.headers)
 
     async def trace(self, request: Request) -> Response:
         """The steps of a trace as lines of JSON, while it runs; it ends with whoever asked for it."""
         lang = self._language(request)
-        text = dict(await _form(request)).get("own", "")
+        text = dict(await read_form(request)).get("own", "")
         return StreamingResponse(
             self._steps(text, lang), media_type="application/x-ndjson", headers={"Cache-Control": "no-store"}
         )
@@ -178,7 +174,9 @@ class PlanRoutes:
         return read_plan_state(self._site.models, self._language(request), query)
 
     def _posted(self, request: Request, fields: list[tuple[str, str]]) -> PlanState:
-        own = dict(fields).get("own", "")
+        given = dict(fields)
+        # A file goes before the text that may still stand beside it.
+        own = given.get("own_file") or given.get("own", "")
         return read_plan_state(self._site.models, self._language(request), fields, own)
 
 
@@ -190,14 +188,3 @@ def _found(made: Stored | None) -> Stored:
 
 def _line(data: dict[str, object]) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
-
-
-async def _form(request: Request) -> list[tuple[str, str]]:
-    """The fields of a form. Raises HTTPException: 415 and 400 for what is no form, 413 where it is too large."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
-        raise HTTPException(415)
-    try:
-        text = (await read_body(request)).decode("utf-8")
-        return parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
-    except ValueError:  # not UTF-8, or more fields than any form of ours has
-        raise HTTPException(400) from None

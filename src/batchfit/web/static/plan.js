@@ -72,7 +72,7 @@ function start() {
 
   function typed() {
     const pairs = new URLSearchParams();
-    for (const [name, value] of new FormData(form)) if (value.trim() && name !== "own") pairs.append(name, value);
+    for (const [name, value] of new FormData(form)) if (!["own", "own_file"].includes(name) && value.trim()) pairs.append(name, value);
     return `${path}?${pairs}`;
   }
 
@@ -186,8 +186,10 @@ function start() {
   });
   form.addEventListener("focusout", () => { typing = null; });
   form.addEventListener("submit", (event) => {
-    if (home || event.submitter?.hasAttribute("formaction")) return;
+    const tab = event.submitter?.name === "tab";
+    if (home || (event.submitter?.hasAttribute("formaction") && !tab)) return;
     event.preventDefault();
+    if (tab) hold("emit", event.submitter.value);
     want({ address: typed(), history: "replace" });
   });
   root.addEventListener("click", (event) => {
