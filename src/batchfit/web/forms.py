@@ -24,7 +24,7 @@ Fields = list[tuple[str, str]]
 
 
 async def read_form(request: Request) -> Fields:
-    """The fields of a form, in order. Raises HTTPException: 415 and 400 for what is no form, and what `read_body` does."""
+    """The fields of a form, in order. Raises HTTPException: 415 and 400 for what is no form, else as `read_body`."""
     kind = Message()
     kind["Content-Type"] = request.headers.get("content-type", "")
     read = {"application/x-www-form-urlencoded": _encoded, "multipart/form-data": _in_parts}.get(
