@@ -13,7 +13,7 @@ from torch import nn
 from batchfit.trace import Lora, Training
 from batchfit.trace.adapters import add_lora
 from batchfit.trace.quantize import Linear4bit, prepare_for_training, quantize
-from bench.accuracy import flash, litgpt_model
+from bench.accuracy import flash, litgpt_model, torchtitan_ranks
 from bench.accuracy.frozen_units import hold_inputs_of_frozen_units
 from bench.accuracy.fused_lora import fuse
 from bench.accuracy.plain_models import PLAIN
@@ -59,7 +59,9 @@ def _model(asked: Mapping[str, Any]) -> nn.Module:
         # Adapters of a library that writes models itself are its own, too.
         config["lora"] = asked.get("adapters", {}).get("own")
         with torch.device("meta"), _default_type(DTYPES[asked["weights"]]):
-            return PLAIN[kind](config, asked["seq_len"])
+            plain = PLAIN[kind](config, asked["seq_len"])
+            torchtitan_ranks.divide_rank(plain, asked)
+        return plain
     import transformers
 
     made = transformers.CONFIG_MAPPING[kind].from_dict(config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from batchfit.formulas import pipeline
 from batchfit.trace.gpu import Gpu
 from batchfit.trace.job import adopt
 from batchfit.trace.timeline import ALLOC, FREE
@@ -25,13 +26,14 @@ CONFIG = {
 GIB = 2**30
 
 
-def _kept(tensor: int) -> int:
+def _kept(tensor: int, length: int = LENGTH, batch: int = BATCH, **sizes: int) -> int:
     """Bytes of activations that a layer keeps for backward: what is alive after its forward. Its result is among them,
     and its input, which is as large, is not."""
+    config = {**CONFIG, "num_hidden_layers": 4, **sizes}
     gpu = Gpu(attention="eager")
     with gpu.building():
-        stage = Stage(CONFIG, LENGTH, Place(1, 4, tensor), checkpointing=False).half()
-        x = torch.empty(LENGTH, BATCH, HIDDEN, dtype=torch.float16, requires_grad=True)
+        stage = Stage(config, length, Place(1, 4, tensor), checkpointing=False).half()
+        x = torch.empty(length, batch, config["hidden_size"], dtype=torch.float16, requires_grad=True)
     with gpu.watched() as tracker:
         adopt(stage, tracker)
         result = stage.layers[0](x)
@@ -52,6 +54,27 @@ def test_a_layer_keeps_what_the_paper_counts(tensor: int) -> None:
     whole = LENGTH * BATCH * HIDDEN
     expected = whole * (10 + 24 / tensor + 5 * HEADS * LENGTH / (HIDDEN * tensor))
     assert _kept(tensor) == pytest.approx(expected, rel=0.02)
+
+
+#: Korthikanti et al. 2022, figure 1, as calculon computes it (calculon-ai/calculon, `validation/seqsel/fig1`): layers,
+#: hidden, heads, micro-batch, stages, chunks of each, and GiB of activations on the first stage without recomputation,
+#: by 8 ranks of tensor parallelism.
+FIGURE_1 = {
+    "22B": (48, 6144, 64, 4, 1, 1, 59.25),
+    "175B": (96, 12288, 96, 1, 8, 3, 66.84375),
+    "530B": (105, 20480, 128, 1, 35, 3, 114.0234375),
+    "1T": (128, 25600, 160, 1, 64, 1, 131.25),
+}
+
+
+@pytest.mark.parametrize("model", FIGURE_1)
+def test_first_stages_keep_what_the_paper_shows(model: str) -> None:
+    layers, hidden, heads, batch, stages, chunks, published = FIGURE_1[model]
+    sizes = {"hidden_size": hidden, "intermediate_size": 4 * hidden, "num_attention_heads": heads}
+    kept = _kept(8, 2048, batch, **sizes)
+    schedule = pipeline.INTERLEAVED if chunks > 1 else pipeline.ONE_F_ONE_B
+    in_flight = pipeline.in_flight(schedule, stages, 512, chunks, 1)
+    assert kept * layers / stages * in_flight / GIB == pytest.approx(published, rel=0.005)
 
 
 def _allocated(stages: int, micro_batches: int, micro_batch: int = BATCH, **changed: object) -> int:

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from batchfit.sharding import FSDP, FSDP1
+from bench.accuracy.families import torchtitan_parallel
 from bench.accuracy.families.configs import decoder, needed
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import Row
@@ -23,7 +24,6 @@ _GPUS = {
     "H200-141GB": "h200-141gb",
     "B200-180GB": "b200-180gb",
 }
-_PARALLEL = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
 
 #: Before this day the logits were a variable of the training loop until it had the next ones.
 _LOGITS_DELETED = "2024-06-12"
@@ -42,9 +42,13 @@ _NORM_FUSED = ("2024-04-05", "2024-05-02")
 
 def question(row: Row) -> Question:
     """What a row asks; see `bench.accuracy.families`."""
-    for column, name in _PARALLEL.items():
-        if (row.number(column) or 1) > 1:
-            raise CannotExpress(f"{name} parallelism")
+    torchtitan_parallel.check(row)
+    asked = _undivided(row)
+    return torchtitan_parallel.question(row, asked) if torchtitan_parallel.is_parallel(row) else asked
+
+
+def _undivided(row: Row) -> Question:
+    """What a row asks, or would if nothing but data parallelism were used."""
     if not row["model"].startswith("Llama-"):
         raise CannotExpress("models other than Llama, by torchtitan's own code")
     if row["parallelism"] not in ("FSDP1", "FSDP2"):
