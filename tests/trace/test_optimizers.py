@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from batchfit.errors import BadInput
+from batchfit.trace import trace
 from batchfit.trace.gpu import Gpu
 from batchfit.trace.optimizers import OPTIMIZERS, create_optimizer, documented_state_bytes
 from batchfit.trace.timeline import ALLOC, FREE, Event, Timeline, rounded
@@ -97,6 +98,19 @@ def test_states_are_as_documented(name: str, dtype: torch.dtype) -> None:
     )
     maps = 1024 * OPTIMIZERS[name].options.get("states", 0) * (OPTIMIZERS[name].options.get("bits", 8) == 8)
     assert kept == documented + maps
+
+
+@pytest.mark.parametrize(("name", "copies"), [("adagrad", 1), ("adamw", 2), ("momentum", 1), ("sgd", 0)])
+def test_a_profile_has_states_that_are_made_with_the_optimizer(name: str, copies: int) -> None:
+    model = nn.Linear(64, 32)
+    states = trace(model, lambda b: (torch.zeros(b, 64),), loss=total, precision="fp32", optimizer=name).states
+    # Beside each parameter's copies, a step's count may be one number.
+    assert states.optimizer_bytes - copies * states.weights_bytes in (0, 2 * 4)
+
+
+def total(model: nn.Module, batch: tuple[torch.Tensor]) -> torch.Tensor:
+    summed: torch.Tensor = model(batch[0]).sum()
+    return summed
 
 
 def peak_of_step(name: str) -> int:

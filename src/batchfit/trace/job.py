@@ -138,7 +138,9 @@ class Job:
             stack.enter_context(explained())
             adopt(model, tracker)
             if self.settings.trainer == "none":
-                optimizer = self._optimizer(model)
+                # Some optimizers make their state when they are made, before any step.
+                with tracker.categorised("optimizer"):
+                    optimizer = self._optimizer(model)
                 step = Step(model, self.loss, optimizer, self.settings, tracker)
                 step.run(lambda: self.gpu.bring(make_batch(micro_batch), self.settings.inputs_dtype), steps)
             else:

@@ -165,7 +165,8 @@ def trainer_step(
             raise BadInput(
                 "trainer", "{kind} refuses the model: {reason}", kind=kind, reason=str(error)
             ) from error
-        trainer.optimizer = _optimizer(optimizer, trainer)
+        with tracker.categorised("optimizer"):
+            trainer.optimizer = _optimizer(optimizer, trainer)
         yield TrainerStep(trainer, tracker)
 
 
