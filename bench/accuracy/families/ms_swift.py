@@ -4,7 +4,8 @@ Facts about the runs: modelscope/ms-swift at cdb169b78, docs/source_en/LLM/Bench
 under autocast, `adamw_torch`, `max_grad_norm` 0.5, adapters in float32 by PEFT, gradient checkpointing by the model's
 own method, which was reentrant); the figure is `max_memory_reserved` over the run (swift/trainers/mixin.py). Samples of
 more than `max_length` tokens are left out (`truncation_strategy` "delete"), so a run sees all lengths below, in an
-order that is not published. Of the dataset's tokens the page has the mean, the deviation and the ends.
+order that is not published. Of the dataset's tokens the page has the mean, the deviation and the ends; with more than
+2,048 tokens, 1,000 samples were drawn of it (scripts/benchmark/test_memory_time/run_single.py).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _MODELS = {
     "baichuan2": ("llama", "LlamaForCausalLM"),
     "yi-": ("llama", "LlamaForCausalLM"),
 }
-_DATASET = {"mean": 3234.4, "deviation": 2547.5, "shortest": 91, "samples": 4959}
+_DATASET = {"mean": 3234.4, "deviation": 2547.5, "shortest": 91}
+_SAMPLES, _DRAWN, _WHOLE_UP_TO = 4959, 1000, 2048
 _ATTENTION = ["q_proj", "k_proj", "v_proj"]
 _ALL = [*_ATTENTION, "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -55,7 +57,12 @@ def question(row: Row) -> Question:
     if row["peft"] == "qlora":
         trace["quantize"] = "nf4-double"
     accumulation_steps = row.number("grad_accum") or 1
-    trace["lengths"] = {**_DATASET, "accumulation_steps": accumulation_steps, "gpu": "a100-80gb"}
+    trace["lengths"] = {
+        **_DATASET,
+        "samples": _SAMPLES if trace["seq_len"] <= _WHOLE_UP_TO else _DRAWN,
+        "accumulation_steps": accumulation_steps,
+        "gpu": "a100-80gb",
+    }
     return Question(
         trace=trace,
         group={"none": "full", "lora": "LoRA", "qlora": "QLoRA"}[row["peft"]],
