@@ -270,9 +270,9 @@ Both axes are logarithmic; the band is 5 % to either side, and rows outside of i
 
 ## Beside other tools
 
-The same published runs, those with a peak of what is allocated, each tool asked as its documentation says. A tool that
-has no words for a run (a sharded one, one with adapters) is not counted for it. Not run here: llm-analysis,
-EleutherAI's calculator, Megatron's report, PyTorch's MemTracker, and tools that need a GPU or a server.
+The same published runs, those with a peak of what is allocated, each tool asked as its documentation says
+(`bench/accuracy/peers`). A run that a tool has no words for is not counted for it. Not run here: gpu-mem-calculator,
+which has no release to install, and tools that need a GPU or a server.
 
 {peers}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("torch")
@@ -9,6 +11,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
 from bench.accuracy import peers
+from bench.accuracy.peers import accelerate, deepspeed, eleuther, megatron
 from bench.accuracy.question import CannotExpress, Question
 
 pytestmark = pytest.mark.torch
@@ -40,19 +43,40 @@ def ask(replicas: int, **trace: object) -> Question:
 
 def test_accelerate_says_twice_the_float32_weights() -> None:
     """Adam's states, which it takes to be the most of a step, in mixed precision."""
-    assert peers.accelerate(ask(1)) == 2 * 4 * (PARAMETERS + ROTARY)
+    assert accelerate.peak(ask(1)) == 2 * 4 * (PARAMETERS + ROTARY)
     with pytest.raises(CannotExpress, match="more than one GPU"):
-        peers.accelerate(ask(2))
+        accelerate.peak(ask(2))
 
 
 def test_deepspeed_says_18_bytes_a_parameter_over_the_gpus() -> None:
-    assert peers.deepspeed(ask(2)) == 4 * 64_000 + 9 * PARAMETERS
+    assert deepspeed.peak(ask(2)) == 4 * 64_000 + 9 * PARAMETERS
     with pytest.raises(CannotExpress, match="one GPU alone"):
-        peers.deepspeed(ask(1))
+        deepspeed.peak(ask(1))
 
 
-@pytest.mark.parametrize("tool", peers.PEER_TOOLS.values(), ids=list(peers.PEER_TOOLS))
-def test_adapters_are_no_words_of_theirs(tool: object) -> None:
+def test_eleuther_says_16_bytes_a_parameter_and_34_a_token() -> None:
+    parameters = 2 * 64_000 + 64 * 8 + 8 * 64 * 2 + 2 * 64 + 4 * 2 * 64 * 64 + 3 * 2 * 64 * 128
+    held = 8 * 64 * 2 * 34
+    assert eleuther.peak(ask(1, checkpointing="full")) == 16 * parameters + held
+    assert eleuther.peak(ask(1)) == 16 * parameters + held + 8 * 2 * 5 * 4 * 8
+    assert eleuther.peak(ask(2, checkpointing="full")) == 8 * parameters + 3e9 + held
+
+
+def test_megatron_says_18_bytes_a_parameter_or_12_over_the_replicas() -> None:
+    parameters = PARAMETERS
+    held = 1.05 * (8 * 64 * 34 * 2 + 8 * 8 + 8 * 64 + 2 * 8 * (1000 + 64))
+    assert megatron.peak(ask(1)) == pytest.approx(18 * parameters + held)
+    assert megatron.peak(ask(4)) == pytest.approx(9 * parameters + held)
+
+
+@pytest.mark.parametrize("tool", [accelerate, deepspeed, eleuther, megatron], ids=lambda tool: tool.NAME)
+def test_adapters_are_no_words_of_theirs(tool: Any) -> None:
     for replicas in (1, 2):
         with pytest.raises(CannotExpress):
-            tool(ask(replicas, adapters={}))  # type: ignore[operator]
+            tool.peak(ask(replicas, adapters={}))
+
+
+def test_each_tool_is_asked() -> None:
+    kept = peers.load()
+    assert set(kept) == set(peers.tools())
+    assert all(pin.count("==") == 1 for pin in peers.packages())
