@@ -103,7 +103,9 @@ def test_states_are_as_documented(name: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(("name", "copies"), [("adagrad", 1), ("adamw", 2), ("momentum", 1), ("sgd", 0)])
 def test_a_profile_has_states_that_are_made_with_the_optimizer(name: str, copies: int) -> None:
     model = nn.Linear(64, 32)
-    states = trace(model, lambda b: (torch.zeros(b, 64),), loss=total, precision="fp32", optimizer=name).states
+    states = trace(
+        model, lambda b: (torch.zeros(b, 64),), loss=total, precision="fp32", optimizer=name
+    ).states
     # Beside each parameter's copies, a step's count may be one number.
     assert states.optimizer_bytes - copies * states.weights_bytes in (0, 2 * 4)
 
