@@ -31,6 +31,7 @@ DURATIONS: dict[str, Scale] = {"ms": (1, -3), "s": (1, 0), "min": (60, 0), "h": 
 #: What else people type, in lower case.
 _SPELLINGS = {
     "g": "B",
+    "千": "K",  # which CLDR's short forms leave out
     "mio": "M",
     "mrd": "B",
     "٪": "%",
