@@ -69,17 +69,15 @@ def kernels(row: Row, framework: str) -> tuple[list[str], str | None]:
     """What plugin "foak" replaced in a run, as `bench.accuracy.fused_kernels` names it, and how its adapters over
     quantised layers were fused (sample-configurations and plugins/fused-ops-and-kernels).
 
-    Its configurations with Liger's loss over quantised layers name a switch "fast_rsm_layernorm", which nothing reads.
+    The configurations with Liger's loss over quantised layers misspell the norm's switch, and switches that are not
+    named were on until the commit that brought that table.
     """
     if "foak" not in framework:
         return [], None
     if "santacoder" in row["model"]:
         return ["loss"], None
-    liger, quantised = framework.endswith("-liger"), row["peft"] == "qlora"
-    replaced = ["rope", "linear-loss" if liger else "loss"]
-    if not (liger and quantised):
-        replaced.insert(0, "norm")
-    if not quantised:
+    replaced = ["norm", "rope", "linear-loss" if framework.endswith("-liger") else "loss"]
+    if row["peft"] != "qlora":
         return replaced, None
     return replaced, "masked" if commit(row) in _MASKED else "plain"
 
