@@ -203,8 +203,10 @@ def _slug(family: str) -> str:
 
 
 def headline(results: dict[str, Any]) -> str:
-    """What README says, in one sentence."""
-    scores = measured_ones(scores_in(results))
+    """What README says, in one sentence. Runs whose order of samples is not published have no one figure."""
+    scores = [
+        score for score in measured_ones(scores_in(results)) if score.measure != "reserved_in_some_order"
+    ]
     errors = sorted(abs(score.error or 0) for score in scores)
     families = len({score.family for score in scores})
     return (
@@ -250,6 +252,8 @@ PyTorch excepted.
 - *reserved*: the highest `torch.cuda.memory_reserved`. batchfit gives an interval, from what is allocated to what the
   replayed allocator reserves; the error is 0 inside it, else the distance to its nearest end. *inside* is the share of
   rows with no distance.
+- *reserved in some order*: the same over samples of several lengths, against the lowest and the highest of orders drawn
+  by chance, as what is reserved depends on the order and a run's own is not published.
 - *device*: a whole device's memory, against the same interval and what the process holds beside it: as the source says,
   or between the least and the most that contexts and NCCL are published to take on such a card.
 - *fits*, *oom*: runs published to run, or to run out of memory; *right* is the share so judged (a run fits if its
