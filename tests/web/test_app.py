@@ -291,6 +291,7 @@ HEAVIER = {"llm-training-memory": 70_000} | dict.fromkeys(
         "attention-memory",
         "compute-optimal-model-size",
         "data-parallel-scaling",
+        "learning-rate-warmup",
         "lora-parameters",
         "optimizer-memory",
         "training-flops",
