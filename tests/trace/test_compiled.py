@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from batchfit.errors import BadInput
 from batchfit.trace import trace
 from batchfit.trace.checkpointing import _selective
+from batchfit.trace.compiled.fusion import base_of
 from batchfit.trace.job import trace_timeline
 from batchfit.trace.settings import Settings
 from batchfit.trace.timeline import ALLOC, FREE, MARK, Timeline
@@ -186,6 +188,34 @@ def test_fused_kernels_are_counted_and_are_fewer() -> None:
     assert 0 < compiled.other_bytes < eager.other_bytes
     assert compiled.forward_flops == eager.forward_flops
     assert compiled.backward_flops == eager.backward_flops
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full", "selective"])
+def test_a_model_of_transformers_compiles_with_checkpointing(checkpointing: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 512}
+    config = transformers.LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)
+    with torch.device("meta"):
+        model = transformers.LlamaForCausalLM(config)
+
+    def labelled(size: int) -> dict[str, Tensor]:
+        ids = torch.ones(size, 64, dtype=torch.long)
+        return {"input_ids": ids, "labels": ids}
+
+    eager, compiled = (
+        trace(model, labelled, checkpointing=checkpointing, compile=c) for c in ("none", "block")
+    )
+    assert compiled.activation_per_sample <= eager.activation_per_sample
+    assert compiled.affinity.deviation == 0
+
+
+def test_results_that_are_views_are_parts_of_what_they_look_at() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    product = graph.call_function(torch.ops.aten.mm.default, (x, x))
+    halves = graph.call_function(torch.ops.aten.split.Tensor, (product, 2))
+    half = graph.call_function(operator.getitem, (halves, 1))
+    assert base_of(half) is product
 
 
 def test_a_whole_model_compiles_too() -> None:

@@ -118,11 +118,11 @@ class _Program:
             node = _maker(tensor)
             if node in done:
                 return
-            done.add(node)
             waiting.discard(node)
             for read in self._tensors_read(node):
                 if read in self._made:
                     make(read)
+            done.add(node)
             kernel = [node]
             if _is_expression(node):
                 kernel += [other for other in nodes if other in waiting and self._joins(other, node, done)]
@@ -292,8 +292,9 @@ def base_of(node: fx.Node) -> fx.Node:
 
 
 def _is_result(node: fx.Node) -> bool:
-    """Whether `node` takes one of an operation's several results, and not one out of a tuple that is itself one."""
-    return node.target is operator.getitem and node.all_input_nodes[0].target is not operator.getitem
+    """Whether `node` takes one of an operation's several results: not one out of a tuple that is itself one, nor one of
+    several views."""
+    return node.target is operator.getitem and not _is_view(node.all_input_nodes[0])
 
 
 def _maker(node: fx.Node) -> fx.Node:

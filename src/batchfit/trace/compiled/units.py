@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -122,8 +123,13 @@ class _Unit:
         assert tracker is not None
         kernels = {op: k for op, k in tracker.kernels.items() if op._schema.name not in _TAKEN_APART}
         cut = Partition(self._checkpointing, len(names))
-        compiling = mock.patch("torch.compiler._is_compiling_flag", True)
-        with _disable_current_modes(), _StandIns(kernels), compiling, warnings.catch_warnings():
+        with ExitStack() as stack:
+            stack.enter_context(_disable_current_modes())
+            stack.enter_context(_StandIns(kernels))
+            stack.enter_context(mock.patch("torch.compiler._is_compiling_flag", True))
+            # A trainer may have been told that there is one; AOTAutograd would ask it for its random state.
+            stack.enter_context(mock.patch("torch.cuda.is_available", return_value=False))
+            stack.enter_context(warnings.catch_warnings())
             # Of losses that stand-ins for autocast hand on: they are taken apart before autograd.
             warnings.filterwarnings("ignore", "(?s).*an autograd kernel was not registered")
             # Leaves, since no graph leads back from here.
