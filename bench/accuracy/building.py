@@ -57,7 +57,7 @@ def _model(asked: Mapping[str, Any]) -> nn.Module:
     kind = config["model_type"]
     if kind in PLAIN:
         # Adapters of a library that writes models itself are its own, too.
-        config["lora"] = asked.get("adapters", {}).get("own")
+        config["adapters"] = asked.get("adapters", {}).get("own")
         with torch.device("meta"), _default_type(DTYPES[asked["weights"]]):
             plain = PLAIN[kind](config, asked["seq_len"])
             torchtitan_ranks.divide_rank(plain, asked)
@@ -191,14 +191,41 @@ def _adapted(model: nn.Module, asked: Mapping[str, Any]) -> nn.Module:
         import peft
 
         config = dict(asked["peft"])
-        made = peft.mapping.PEFT_TYPE_TO_CONFIG_MAPPING[config.pop("peft_type")](**config)
-        with torch.device("meta"):
+        method = config.pop("peft_type")
+        made = peft.mapping.PEFT_TYPE_TO_CONFIG_MAPPING[method](**config)
+        if method in _DRAWN:
+            _move(model, _on_host)
             model = peft.get_peft_model(model, made)
+            _move(model, lambda tensor: tensor.to("meta"))
+        else:
+            with torch.device("meta"):
+                model = peft.get_peft_model(model, made)
     if dtype:
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.to(DTYPES[dtype])
     return model
+
+
+#: PEFT's methods that draw the places of their weights when they are made, and look these up in forward: they are made
+#: on the host, where there are numbers.
+_DRAWN = ("UNILORA", "WAVEFT")
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the host that takes the memory of one number."""
+    return torch.zeros((), dtype=tensor.dtype, device="cpu").expand(tensor.shape)
+
+
+def _move(model: nn.Module, place: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Puts each parameter of `model` where `place` has it; tied ones stay tied."""
+    made: dict[nn.Parameter, nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                if parameter not in made:
+                    made[parameter] = nn.Parameter(place(parameter.detach()), parameter.requires_grad)
+                module._parameters[name] = made[parameter]
 
 
 def _batches(asked: Mapping[str, Any]) -> Callable[..., dict[str, torch.Tensor]]:

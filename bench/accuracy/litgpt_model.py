@@ -23,15 +23,17 @@ class LitGpt(nn.Module):
     `config` has the sizes in transformers' words and, of litgpt's own: `norm` ("rms", "layer"), `mlp` ("gated",
     "gelu-gated", "plain"), `parallel`, `shared_norm`, `bias`, `head_bias`, `rotary` (a share of a head), `post_norms`,
     `scaled_embeddings`, `head_dim`, `attention_softcap`, `logit_softcap`, `window` (in every so many blocks,
-    `window_every`) and `lora`: {rank, dropout, parts, padded_in_place (since May 2024)}. With adapters the output layer
-    runs in pieces. Embedding and output layer are two weights, whatever the checkpoint ties.
+    `window_every`) and `adapters`: those of LoRA, {rank, dropout, parts, padded_in_place (since May 2024)}, or of
+    LLaMA-Adapter, {prompt (its tokens), first (the first block with one), scaled (its second version, which scales and
+    shifts every layer's result and trains the norms)}. With adapters the output layer runs in pieces. Embedding and
+    output layer are two weights, whatever the checkpoint ties.
     """
 
     def __init__(self, config: Mapping[str, Any], seq_len: int) -> None:
         super().__init__()
         hidden = config["hidden_size"]
-        lora = config.get("lora")
-        self.chunked = lora is not None
+        adapters = config.get("adapters")
+        self.chunked = adapters is not None
         self.scaled = config.get("scaled_embeddings", False)
         self.softcap = config.get("logit_softcap")
         self.lm_head = _linear(config, hidden, config["vocab_size"], "head", bias=config["head_bias"])
@@ -40,9 +42,10 @@ class LitGpt(nn.Module):
         self.ln_f = _norm(config)
         self._cache = (seq_len, int(config["rotary"] * _head(config)))
         self.cos, self.sin = (nn.Buffer(torch.empty(self._cache), persistent=False) for _ in range(2))
-        if lora is not None:
+        if adapters is not None:
+            trained = ("lora_", "adapter_", *(("norm_", "ln_f") if adapters.get("scaled") else ()))
             for name, parameter in self.named_parameters():
-                parameter.requires_grad_("lora_" in name)
+                parameter.requires_grad_(any(part in name for part in trained))
 
     def to(self, *args: Any, **kwargs: Any) -> LitGpt:
         """The caches of the rotary embedding are made anew, in float32, when the length of the samples is known."""
@@ -109,6 +112,10 @@ class _Attention(nn.Module):
         self.window = window if window is not None and place % config["window_every"] == 0 else None
         hidden, wide = config["hidden_size"], self.heads * self.size
         self.attn = _qkv(config, hidden, wide, self.groups * self.size)
+        prompt = (config.get("adapters") or {}).get("prompt")
+        if prompt is not None and place >= config["adapters"]["first"]:
+            self.adapter_wte = nn.Embedding(prompt, hidden)
+            self.adapter_gate = nn.Parameter(torch.empty(1, 1, self.heads, 1))
         self.proj = _linear(config, wide, hidden, "projection", bias=config["bias"])
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -123,9 +130,22 @@ class _Attention(nn.Module):
             torch.cat((_roped(t[..., : self.rotated], cos, sin), t[..., self.rotated :]), dim=-1)
             for t in (q, k)
         )
-        out = self._attended(q, k, v).transpose(1, 2).reshape(batch, length, -1)
-        result: Tensor = self.proj(out)
+        out = self._attended(q, k, v).transpose(1, 2)
+        if hasattr(self, "adapter_wte"):
+            out = out + self.adapter_gate * self._of_prompt(q)
+        result: Tensor = self.proj(out.reshape(batch, length, -1))
         return result
+
+    def _of_prompt(self, q: Tensor) -> Tensor:
+        """Attention to a learnt prompt, all of which is seen, by a mask that says so."""
+        prompt, each = self.adapter_wte.weight, self.heads // self.groups
+        qkv = self.attn(prompt.unsqueeze(0)).view(1, prompt.size(0), self.groups, each + 2, self.size)
+        _, k, v = qkv.permute(0, 2, 3, 1, 4).split((each, 1, 1), dim=2)
+        if self.groups > 1:
+            k, v = (t.repeat_interleave(each, dim=2) for t in (k, v))
+        k, v = (t.reshape(1, -1, prompt.size(0), self.size) for t in (k, v))
+        mask = torch.ones(q.size(2), prompt.size(0), dtype=torch.bool, device=q.device)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2)
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         mask = None if self.window is None else self._mask(q)
@@ -201,11 +221,25 @@ class _RmsNorm(nn.Module):
 
 
 def _linear(config: Mapping[str, Any], inputs: int, outputs: int, part: str, *, bias: bool) -> nn.Module:
-    """A layer; where there are adapters, wrapped, whether or not this one has one."""
-    lora = config.get("lora")
-    if lora is None:
-        return nn.Linear(inputs, outputs, bias=bias)
+    """A layer; where there are adapters of LoRA, wrapped, whether or not this one has one."""
+    lora = config.get("adapters")
+    if lora is None or "rank" not in lora:
+        layer = nn.Linear(inputs, outputs, bias=bias)
+        return _Scaled(layer) if lora and lora["scaled"] else layer
     return _Lora(inputs, outputs, lora["rank"] if part in lora["parts"] else 0, lora["dropout"], bias=bias)
+
+
+class _Scaled(nn.Module):
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.linear = linear
+        self.adapter_bias, self.adapter_scale = (
+            nn.Parameter(torch.empty(linear.out_features)) for _ in range(2)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.adapter_scale * (self.linear(x) + self.adapter_bias)
+        return result
 
 
 class _Lora(nn.Module):
@@ -229,10 +263,10 @@ class _Lora(nn.Module):
 
 
 def _qkv(config: Mapping[str, Any], hidden: int, queries: int, keys: int) -> nn.Module:
-    lora, bias = config.get("lora"), config["bias"]
+    lora, bias = config.get("adapters"), config["bias"]
     outputs = queries + 2 * keys
-    if lora is None:
-        return nn.Linear(hidden, outputs, bias=bias)
+    if lora is None or "rank" not in lora:
+        return _linear(config, hidden, outputs, "qkv", bias=bias)
     sizes = {"query": queries, "key": keys, "value": keys}
     enabled = [size for part, size in sizes.items() if part in lora["parts"]]
     if not enabled:

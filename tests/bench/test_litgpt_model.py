@@ -47,6 +47,10 @@ LORA = {"rank": 2, "parts": ["query", "value"], "dropout": 0.0, "padded_in_place
         ("LIT011", 4_194_304),
         ("LIT016", 6_553_600),
         ("LIT021", 12_042_240),
+        ("LIT024", 573_888),
+        ("LIT027", 1_229_760),
+        ("LIT030", 2_125_248),
+        ("LIT033", 4_279_744),
     ],
 )
 def test_as_many_parameters_are_trained_as_litgpt_prints(row: str, trainable: int) -> None:
@@ -71,9 +75,11 @@ def measured(row: Row) -> int:
     "more",
     [
         {},
-        {"lora": LORA},
-        {"lora": {**LORA, "padded_in_place": False}},
-        {"lora": {**LORA, "parts": ["query", "key", "value", "projection", "mlp", "head"]}},
+        {"adapters": LORA},
+        {"adapters": {**LORA, "padded_in_place": False}},
+        {"adapters": {**LORA, "parts": ["query", "key", "value", "projection", "mlp", "head"]}},
+        {"adapters": {"prompt": 10, "first": 1, "scaled": False}},
+        {"adapters": {"prompt": 10, "first": 1, "scaled": True}},
         {"norm": "layer", "mlp": "plain", "bias": True, "parallel": True, "num_key_value_heads": 4},
         {"norm": "layer", "mlp": "plain", "parallel": True, "shared_norm": True, "num_key_value_heads": 1},
         {"mlp": "gelu-gated", "unit_offset": True, "scaled_embeddings": True, "head_dim": 16},

@@ -49,8 +49,6 @@ _PARTS = ("query", "key", "value", "projection", "mlp", "head")
 
 def question(row: Row) -> Question:
     """What a row asks; see `bench.accuracy.families`."""
-    if row["peft"].startswith("adapter"):
-        raise CannotExpress("LLaMA-Adapter")
     if row["fit_quality"].startswith("SUSPECT"):
         raise CannotExpress(
             "the figure is below weights, gradients and optimizer state, so settings must be others"
@@ -63,9 +61,11 @@ def question(row: Row) -> Question:
         "step": "litgpt again" if capped else "litgpt",
         "checkpointing": "none" if row["act_ckpt"] == "none" else "full",
     }
-    if row["peft"] != "none":
+    if row["peft"].startswith("adapter"):
+        trace["adapters"] = {"own": {"prompt": 10, "first": 2, "scaled": row["peft"] == "adapter_v2"}}
+    elif row["peft"] != "none":
         trace["adapters"] = {"own": _lora(row, recent=capped)}
-    if row["peft"] == "qlora":
+    if "nf4" in row["peft_details"]:
         trace["quantize"] = "nf4-double" if "nf4-dq" in row["peft_details"] else "nf4"
         trace["quantized_from"] = "fp16"
         trace["holds_inputs"] = "always"  # bitsandbytes was pinned below 0.43
