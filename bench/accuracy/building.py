@@ -13,7 +13,7 @@ from torch import nn
 from batchfit.trace import Lora, Training
 from batchfit.trace.adapters import add_lora
 from batchfit.trace.quantize import Linear4bit, prepare_for_training, quantize
-from bench.accuracy import flash, litgpt_model, torchtitan_ranks
+from bench.accuracy import flash, litgpt_model, megatron, torchtitan_ranks
 from bench.accuracy.frozen_units import hold_inputs_of_frozen_units
 from bench.accuracy.fused_lora import fuse
 from bench.accuracy.plain_models import PLAIN
@@ -287,9 +287,17 @@ def _torchtitan_until_june_2024(model: Any, batch: Any) -> dict[str, Any]:
     return {"loss": model.loss(_named["pred"], batch["labels"])}
 
 
+def _gpt_neox(model: nn.Module, batch: Any) -> dict[str, Any]:
+    """GPT-NeoX's loss, Megatron's: in place, of a float32 copy of the logits (`cross_entropy` in
+    megatron/model/gpt2_model.py, megatron/mpu/cross_entropy.py). The logits are a variable."""
+    logits = model(batch["input_ids"]).logits
+    return {"loss": megatron.loss(logits.float(), batch["labels"]), "logits": logits}
+
+
 LOSSES: dict[str, Callable[[nn.Module, Any], Any]] = {
     "model": _of_model,
     "mean of logits": _mean_of_logits,
+    "gpt-neox": _gpt_neox,
     "litgpt": _litgpt,
     "litgpt again": _litgpt_again,
     "torchtitan until June 2024": _torchtitan_until_june_2024,

@@ -4,6 +4,8 @@ Its benchmark (pytorch-image-models, benchmark.py, `TrainBenchmarkRunner`, with 
 of autocast and without a gradient scaler, gradients zeroed and not dropped, Nesterov momentum one parameter at a time.
 Its training (train.py of 2024, with its defaults): the next batch is on the card already, gradients are dropped, and
 Nesterov momentum with weight decay steps over all parameters at once.
+A program after PyTorch's ImageNet example (GPUMemNet's Test_Pipeline/models): Adam, gradients are dropped once the
+batch is on the card, and torchvision's models beside timm's.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ _STEPS = (1, 1)
 def answer(asked: Mapping[str, Any], micro_batches: tuple[int, ...]) -> dict[str, Any]:
     """What two steps at each micro-batch allocate and reserve, and whether they fit `capacity_bytes`, where given.
 
-    `timm` is the model's name, `image` the side of its square images (the model's own without it), `memory_format` how
-    they lie in memory, `mixed` the type that autocast computes in, `program` "benchmark" or "train".
+    `timm` is the model's name, or `torchvision` its name in that library, `image` the side of its square images (the
+    model's own without it), `memory_format` how they lie in memory, `mixed` the type that autocast computes in,
+    `program` "benchmark", "train" or "imagenet".
     """
     import_torchvision()
     gpu = Gpu()
@@ -96,7 +99,25 @@ def _train(asked: Mapping[str, Any]) -> WholeStep:
     return WholeStep(model, step)
 
 
-_PROGRAMS: dict[str, Callable[[Mapping[str, Any]], WholeStep]] = {"benchmark": _benchmark, "train": _train}
+def _imagenet(asked: Mapping[str, Any]) -> WholeStep:
+    model, size = _created(asked)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step(micro_batch: int, accumulation_steps: int) -> None:
+        for _ in range(accumulation_steps):
+            images = torch.empty(micro_batch, 3, size, size, device="cuda")
+            optimizer.zero_grad()
+            F.cross_entropy(model(images), _targets(micro_batch)).backward()
+            optimizer.step()
+
+    return WholeStep(model, step)
+
+
+_PROGRAMS: dict[str, Callable[[Mapping[str, Any]], WholeStep]] = {
+    "benchmark": _benchmark,
+    "train": _train,
+    "imagenet": _imagenet,
+}
 
 
 def _targets(micro_batch: int) -> torch.Tensor:
@@ -105,10 +126,20 @@ def _targets(micro_batch: int) -> torch.Tensor:
 
 def _created(asked: Mapping[str, Any]) -> tuple[nn.Module, int]:
     """The model, ready to be trained, and the side of its images."""
+    if "torchvision" in asked:
+        return _of_torchvision(asked["torchvision"]), asked["image"]
     timm: Any = importlib.import_module("timm")
     model: Any = timm.create_model(asked["timm"])
     model.train()
     return model, asked.get("image") or model.default_cfg["input_size"][-1]
+
+
+def _of_torchvision(name: str) -> nn.Module:
+    """The model without auxiliary outputs, ready to be trained."""
+    models: Any = importlib.import_module("torchvision.models")
+    options = {"aux_logits": False, "init_weights": False} if name == "inception_v3" else {}
+    model: nn.Module = models.get_model(name, weights=None, **options)
+    return model.train()
 
 
 def import_torchvision() -> None:

@@ -26,7 +26,7 @@ def answer(asked: Mapping[str, Any], micro_batches: tuple[int, ...]) -> dict[str
     from bench.accuracy.fused_kernels import replaced
     from bench.accuracy.orders import orders
 
-    if "timm" in asked:
+    if "program" in asked:
         return timm_steps.answer(asked, micro_batches)
     if "rank" in asked:
         return megatron_step.answer(asked, micro_batches)

@@ -24,7 +24,7 @@ FAMILIES = ("gpumemnet_timm_train",)
 #: The smallest convolutional network of the same source held 1703 MiB on the same card (as Full_CNN.ipynb of its
 #: Analysis prints; without convolutions, and so without cuDNN, it was 1443), of which the allocator has a segment of
 #: each kind.
-_CONTEXT_BYTES = (1703 - 2 - 20) * 2**20
+CONTEXT_BYTES = (1703 - 2 - 20) * 2**20
 
 #: Of its models every so manieth is traced, by a digest of the name.
 _ONE_OF = 32
@@ -62,7 +62,7 @@ def question(row: Row) -> Question:
         group="float32, one GPU",
         measure="device",
         micro_batch=needed(row, "micro_batch"),
-        beside_bytes=_CONTEXT_BYTES,
+        beside_bytes=CONTEXT_BYTES,
         gpu="a100-40gb",
         era="timm-1.0",
         needs_era=True,
