@@ -211,7 +211,7 @@ def headline(results: dict[str, Any]) -> str:
     families = len({score.family for score in scores})
     return (
         f"Against {len(scores)} figures from {families} sets of published GPU runs, the median error is "
-        f"{100 * statistics.median(errors):.1f} % and {sum(e <= 0.05 for e in errors) / len(errors):.0%} are within 5 %"
+        f"{100 * statistics.median(errors):.2f} % and {sum(e <= 0.05 for e in errors) / len(errors):.0%} are within 5 %"
     )
 
 
