@@ -25,6 +25,13 @@ KNOWN = (
         "every product with 4-bit weights makes a 16-bit copy of the weight (since bitsandbytes 0.50 only those of "
         "more than 1536 rows and those in backward)"
     ),
+    Sentence(
+        "every product with 4-bit weights makes a 16-bit copy of the weight, as the Triton kernels of AutoGPTQ and "
+        "GPTQModel do"
+    ),
+    Sentence(
+        "tokens are spread evenly over the experts of a layer, or whatever a model picks by the highest values"
+    ),
     Sentence("no activation is an outlier for LLM.int8(): how many columns are depends on the data"),
     Sentence("the loss is taken in 8 pieces of the sequence, as torchtune does"),
     Sentence(

@@ -160,8 +160,8 @@ def test_adapters_by_their_experiment_and_by_what_the_result_says() -> None:
 @pytest.mark.parametrize(
     ("row_id", "changes", "reason"),
     [
-        ("TTN001", {"tp": "2"}, "tensor parallelism"),
-        ("TTN001", {"compile": "yes"}, "torch.compile"),
+        ("TTN001", {"pp": "2"}, "pipeline parallelism"),
+        ("TTN001", {"offload": "activations"}, "activations offloaded to the host"),
         ("TTN001", {"n_gpus": ""}, "does not say its n_gpus"),
         ("TTN001", {"act_ckpt": "unstated"}, "does not say what was checkpointed"),
         ("TUN003", {"seq_len": "alpaca"}, "lengths that are not published"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from torch import nn
 
@@ -29,14 +29,31 @@ def describe(model: nn.Module, name: str) -> Model:
 
 
 def deepened(model: Model, deeper: Iterable[tuple[Model, int]]) -> Model:
-    """`model` with so many more of the blocks that each deeper one has beyond it."""
+    """`model` with so many more of the blocks that each deeper one has beyond it. Where a unit holds the blocks, as the
+    stage of a network for images does, there is another unit in its place, which is larger by so many of them."""
     counts = _counts(model)
     for other, extra in deeper:
-        added = _counts(other)
-        added.subtract(_counts(model))
-        for unit, count in added.items():
-            counts[unit] += extra * count
-    return _model(model.name, counts)
+        change = _counts(other)
+        change.subtract(_counts(model))
+        more = [unit for unit, count in change.items() if count > 0]
+        for unit in [unit for unit, count in change.items() if count < 0]:
+            larger = next(each for each in more if each.name == unit.name)
+            more.remove(larger)
+            counts[unit] += change[unit]
+            counts[_grown(unit, larger, extra)] -= change[unit]
+        for unit in more:
+            counts[unit] += extra * change[unit]
+    return _model(model.name, +counts)
+
+
+def _grown(unit: Unit, larger: Unit, times: int) -> Unit:
+    """The unit with so many times what the larger one has beyond it."""
+    sizes = {
+        field.name: getattr(unit, field.name) + times * (getattr(larger, field.name) - getattr(unit, field.name))
+        for field in fields(unit)
+        if field.name not in ("name", "count")
+    }
+    return replace(unit, **sizes)
 
 
 def _counts(model: Model) -> Counter[Unit]:
