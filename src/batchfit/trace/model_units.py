@@ -49,7 +49,8 @@ def deepened(model: Model, deeper: Iterable[tuple[Model, int]]) -> Model:
 def _grown(unit: Unit, larger: Unit, times: int) -> Unit:
     """The unit with so many times what the larger one has beyond it."""
     sizes = {
-        field.name: getattr(unit, field.name) + times * (getattr(larger, field.name) - getattr(unit, field.name))
+        field.name: getattr(unit, field.name)
+        + times * (getattr(larger, field.name) - getattr(unit, field.name))
         for field in fields(unit)
         if field.name not in ("name", "count")
     }
