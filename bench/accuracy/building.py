@@ -26,6 +26,8 @@ def training(asked: Mapping[str, Any]) -> Training:
     """The training that a question's `trace` describes."""
     model = _model(asked)
     adapters = asked.get("adapters")
+    if asked.get("frozen") == "embeddings":
+        model.get_input_embeddings().requires_grad_(False)  # type: ignore[operator]
     if checkpoints_itself(asked):
         _checkpoint_reentrant(model)
     if asked.get("quantize"):

@@ -10,6 +10,7 @@ from torch import nn
 
 from batchfit.sharding import DDP, ZeRO
 from bench.accuracy import timm_steps
+from bench.accuracy.building import training
 from bench.accuracy.families import figures, question
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import Row, read
@@ -61,6 +62,7 @@ def test_quantised_weights_on_one_card() -> None:
 def test_a_run_that_failed_at_any_length_is_asked_with_the_shortest() -> None:
     assert asked("misc-040").trace["seq_len"] == 2
     assert asked("misc-034").trace["seq_len"] == 128
+    assert asked("misc-034").trace["frozen"] == "embeddings"
     with pytest.raises(CannotExpress, match="cut off"):
         asked("misc-015")
 
@@ -113,3 +115,11 @@ def test_a_step_of_the_imagenet_program_holds_adams_states(monkeypatch: pytest.M
     weights = 4 * 3 * 64 * 64 * 1024
     # The weights, their gradient, two moments, and what Adam makes in its step.
     assert 4 * weights < answer["replays"]["1"]["allocated"] < 6 * weights
+
+
+def test_frozen_embeddings_are_the_output_layer_too_where_it_is_tied() -> None:
+    asked_of = asked("misc-034").trace
+    small = {"d_model": 32, "d_ff": 64, "num_layers": 1, "num_heads": 2, "d_kv": 16, "vocab_size": 64}
+    model = training({**asked_of, "config": {**asked_of["config"], **small}}).model
+    frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+    assert frozen == ["shared.weight"]

@@ -2,10 +2,11 @@
 training, and small GPTs trained for speed.
 
 Facts about the runs: huggingface/blog, 4bit-transformers-bitsandbytes.md (TRL's SFTTrainer of May 2023, whose example
-adapts queries and values by rank 64), pytorch-fsdp.md, accelerate-deepspeed.md and zero-deepspeed-fairscale.md (its
-commands stand in huggingface/transformers, issue 8771: 128 tokens each way); microsoft/DeepSpeedExamples,
-training/autotuning/hf (transformers' Trainer); EleutherAI/pythia, models/*/*.yml (ZeRO-1 with overlapped
-communication, no dropout). Transformers' own AdamW stepped parameter by parameter, DeepSpeed's in one kernel.
+adapts by rank 64, and PEFT adapts queries and values), pytorch-fsdp.md, accelerate-deepspeed.md and
+zero-deepspeed-fairscale.md (its commands stand in huggingface/transformers, issue 8771: 128 tokens each way, and
+embeddings are frozen); microsoft/DeepSpeedExamples, training/autotuning/hf (transformers' Trainer); EleutherAI/pythia,
+models/*/*.yml (ZeRO-1 with overlapped communication, no dropout). Transformers' own AdamW stepped parameter by
+parameter, DeepSpeed's in one kernel.
 
 Where a row with a length tells of the next batch, which failed, that is a row of its own. A run without a published
 length that ran out of memory is asked with the fewest tokens there are.
@@ -109,6 +110,8 @@ def _trace(row: Row) -> dict[str, Any]:
         trace["trainer"] = "hf"
         if row["precision"] == "fp16 AMP":
             trace["mixed"] = "fp16"
+    if row["model"].startswith("T5"):
+        trace["frozen"] = "embeddings"
     if row.family == "pythia":
         trace["step"] = "gpt-neox"
     if row["peft"]:
