@@ -21,7 +21,7 @@ CHUNKS = 8
 
 
 class TorchtuneLlama(nn.Module):
-    """`config` has beside the usual sizes: `lora` ({"rank", "targets"}) and `nf4`, for adapters over a frozen base;
+    """`config` has beside the usual sizes: `adapters` ({"rank", "targets"}) and `nf4`, for adapters over a frozen base;
     `recompute`, for checkpointing around each layer, outside of what is compiled."""
 
     def __init__(self, config: Mapping[str, Any], seq_len: int) -> None:
@@ -33,7 +33,7 @@ class TorchtuneLlama(nn.Module):
         self.norm = _RMSNorm(hidden)
         self.output = nn.Linear(hidden, vocab, bias=False)
         self.loss = _ChunkLoss()
-        if config.get("lora"):
+        if config.get("adapters"):
             for name, parameter in self.named_parameters():
                 parameter.requires_grad_("lora_" in name)
 
@@ -141,7 +141,7 @@ def _linear(config: Mapping[str, Any], name: str, inputs: int, outputs: int) -> 
     layer: nn.Module = nn.Linear(inputs, outputs, bias=False)
     if config.get("nf4"):
         layer = Linear4bit(layer, nested=True)
-    lora = config.get("lora")
+    lora = config.get("adapters")
     return _LoRALinear(layer, inputs, outputs, lora["rank"]) if lora and name in lora["targets"] else layer
 
 

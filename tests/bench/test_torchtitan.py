@@ -59,7 +59,7 @@ def test_shards_are_float32_and_computation_is_not() -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        {"tp": "2"},
+        {"pp": "2"},
         {"model": "Qwen3-8B"},
         {"compile": "unstated"},
         {"notes": "Float8"},

@@ -255,9 +255,10 @@ def test_the_printed_report(page: Page, tmp_path: Path) -> None:
         "Optimizer-Schritt",
         "6 ⋅ 8 ⋅ 1 = 48",
         "Was nicht mitgezählt wird",
-        page.evaluate("location.href"),
     ):
         assert wanted in text, wanted
+    # A long address is broken into lines.
+    assert page.evaluate("location.href") in text.replace(" ", "")
     now = page.evaluate("new Intl.DateTimeFormat('de', { dateStyle: 'long' }).format(new Date())")
     assert f"Gedruckt: {now}" in text
     assert "Teilen" not in text
@@ -267,13 +268,13 @@ def test_the_printed_report(page: Page, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "query", ["", "target_batch=250&replicas=8", "accumulation_steps=1000&micro_batch=100"]
 )
-def test_the_printed_report_takes_two_pages(page: Page, tmp_path: Path, query: str) -> None:
+def test_the_printed_report_takes_two_pages_at_most(page: Page, tmp_path: Path, query: str) -> None:
     for lang in languages():
         Calculator.opened(page, query, lang)
         page.pdf(path=tmp_path / "report.pdf", format="A4")
         command = ["pdfinfo", str(tmp_path / "report.pdf")]
         about = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        assert "Pages:           2" in about, lang
+        assert int(about.partition("Pages:")[2].split()[0]) <= 2, lang
 
 
 def test_the_print_button_prints(page: Page) -> None:
