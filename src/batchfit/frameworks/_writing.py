@@ -134,6 +134,20 @@ def elsewhere(settings: TrainingSettings, *fields: str) -> list[Note]:
     return [Note(name, places[name]) for name in fields if getattr(settings, name)]
 
 
+def idle_targets(settings: TrainingSettings) -> list[Note]:
+    """A note on layers to adapt where there are no adapters."""
+    if settings.lora_rank or not settings.lora_targets:
+        return []
+    return [Note("lora_targets", Sentence("They mean nothing without a LoRA rank."))]
+
+
+def lone_replica(settings: TrainingSettings) -> list[Note]:
+    """A note on DDP over one process, which frameworks do not set up."""
+    if settings.sharding != "ddp" or settings.replicas != 1:
+        return []
+    return [Note("sharding", Sentence("One process has nobody to share gradients with."))]
+
+
 def added(keys: str) -> Sentence:
     """What only the person can fill in."""
     return Sentence("Add {keys}.", keys=Code(keys))

@@ -15,6 +15,7 @@ from batchfit.frameworks._writing import (
     elsewhere,
     head,
     launch_line,
+    lone_replica,
     yaml_text,
 )
 from batchfit.frameworks._zero import STAGES, named
@@ -115,8 +116,7 @@ def _notes(settings: TrainingSettings, steps: int) -> list[Note]:
                 Sentence("Only under FSDP; else {code}.", code=Code("model.gradient_checkpointing_enable()")),
             )
         )
-    if settings.sharding == "ddp" and settings.replicas == 1:
-        notes.append(Note("sharding", Sentence("One process has nobody to share gradients with.")))
+    notes += lone_replica(settings)
     beyond = ("optimizer", "attention", "seq_len", "lora_rank", "lora_targets", "quantize", "model")
     return notes + elsewhere(settings, *beyond)
 

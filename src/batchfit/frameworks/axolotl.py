@@ -21,6 +21,7 @@ from batchfit.frameworks._writing import (
     commented,
     counts,
     head,
+    idle_targets,
     launch_line,
     yaml_text,
 )
@@ -135,8 +136,7 @@ def _notes(settings: TrainingSettings) -> list[Note]:
     notes = [Note("dataset", added("datasets, learning_rate"))]
     if settings.model is None:
         notes.append(Note("model", added("base_model")))
-    if settings.lora_targets and not settings.lora_rank:
-        notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
+    notes += idle_targets(settings)
     if settings.checkpointing == "selective" and settings.sharding == "fsdp":
         notes.append(Note("checkpointing", Sentence("Under FSDP every block is recomputed whole.")))
     mixed = (settings.precision or "").endswith("-mixed")

@@ -15,6 +15,7 @@ from batchfit.frameworks._writing import (
     counts,
     elsewhere,
     head,
+    idle_targets,
     launch_line,
     yaml_text,
 )
@@ -132,8 +133,7 @@ def _notes(settings: TrainingSettings) -> list[Note]:
         notes.append(Note("checkpointing", Sentence("Every block is recomputed whole.")))
     elif settings.checkpointing and settings.sharding not in _STRATEGIES:
         notes.append(Note("checkpointing", Sentence("Composer recomputes only under FSDP.")))
-    if settings.lora_targets and not settings.lora_rank:
-        notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
+    notes += idle_targets(settings)
     return notes
 
 

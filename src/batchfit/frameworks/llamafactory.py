@@ -6,7 +6,17 @@ from typing import Any
 
 from batchfit.frameworks._huggingface import arguments, from_arguments, launch_notes
 from batchfit.frameworks._reading import Section, keys_of, load
-from batchfit.frameworks._writing import Emitted, Note, Remark, added, commented, head, launch_line, yaml_text
+from batchfit.frameworks._writing import (
+    Emitted,
+    Note,
+    Remark,
+    added,
+    commented,
+    head,
+    idle_targets,
+    launch_line,
+    yaml_text,
+)
 from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
@@ -101,8 +111,7 @@ def _notes(settings: TrainingSettings) -> list[Note]:
         )
     if settings.quantize and not settings.lora_rank:
         notes.append(Note("quantize", Sentence("Quantized weights can only be trained through LoRA here.")))
-    if settings.lora_targets and not settings.lora_rank:
-        notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
+    notes += idle_targets(settings)
     return notes
 
 

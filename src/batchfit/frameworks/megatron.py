@@ -17,7 +17,7 @@ from batchfit.frameworks._megatron import (
     recomputation,
 )
 from batchfit.frameworks._reading import Reading, Section, file_format, keys_of, load
-from batchfit.frameworks._writing import Emitted, Note, commented, counts, elsewhere, head
+from batchfit.frameworks._writing import Emitted, Note, commented, counts, elsewhere, head, lone_replica
 from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
@@ -100,8 +100,7 @@ def _notes(settings: TrainingSettings, steps: int) -> list[Note]:
     notes = elsewhere(settings, "quantize", "lora_rank", "lora_targets", "model")
     notes.append(derived_steps(steps))
     notes += core_notes(settings, _optimizer_name(settings))
-    if settings.sharding == "ddp" and settings.replicas == 1:
-        notes.append(Note("sharding", Sentence("One process has nobody to share gradients with.")))
+    notes += lone_replica(settings)
     return notes
 
 

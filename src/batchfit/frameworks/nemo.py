@@ -24,6 +24,7 @@ from batchfit.frameworks._writing import (
     counts,
     elsewhere,
     head,
+    idle_targets,
     python_value,
 )
 from batchfit.sentences import Code, Sentence
@@ -178,9 +179,9 @@ def _notes(settings: TrainingSettings, steps: int) -> list[Note]:
         notes.append(Note("model", Sentence("Choose NeMo's recipe of {model}.", model=Code(settings.model))))
     notes += core_notes(settings, _optimizer_name(settings))
     targets = settings.lora_targets or ()
-    if targets and not settings.lora_rank:
-        notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
-    elif targets != ("all-linear",) and set(targets) - {*_MODULES}:
+    idle = idle_targets(settings)
+    notes += idle
+    if not idle and targets != ("all-linear",) and set(targets) - {*_MODULES}:
         notes.append(Note("lora_targets", Sentence("The choice is among q, k, v, o, gate, up and down.")))
     return notes
 

@@ -6,7 +6,17 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from batchfit.frameworks._reading import Reading, Section, keys_of, load
-from batchfit.frameworks._writing import Emitted, Note, Remark, commented, counts, elsewhere, head, yaml_text
+from batchfit.frameworks._writing import (
+    Emitted,
+    Note,
+    Remark,
+    commented,
+    counts,
+    elsewhere,
+    head,
+    idle_targets,
+    yaml_text,
+)
 from batchfit.sentences import Code, Sentence
 from batchfit.settings import TrainingSettings
 
@@ -116,7 +126,7 @@ def _notes(settings: TrainingSettings) -> list[Note]:
         chosen = Sentence("Choose the builder and the checkpointer of {model}.", model=Code(settings.model))
         notes.append(Note("model", chosen))
     if settings.replicas and (settings.sharding != "ddp" or settings.replicas == 1):
-        notes.append(Note("replicas", Sentence("The launcher starts one process for each.")))
+        notes += elsewhere(settings, "replicas")
     if settings.attention:
         notes.append(
             Note("attention", Sentence("torchtune uses PyTorch's own attention: SDPA, or flex when packed."))
@@ -134,9 +144,10 @@ def _notes(settings: TrainingSettings) -> list[Note]:
     if settings.sharding == "zero3":
         notes.append(Note("sharding", Sentence("FSDP2 shards what ZeRO-3 shards.")))
     targets = set(_spelt(settings.lora_targets or ()))
-    if targets and not settings.lora_rank:
-        notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
-    elif targets - {*ALL_LINEAR, "lm_head"} or 0 < len(targets & set(_MLP_MODULES)) < len(_MLP_MODULES):
+    idle = idle_targets(settings)
+    notes += idle
+    in_part = 0 < len(targets & set(_MLP_MODULES)) < len(_MLP_MODULES)
+    if not idle and (targets - {*ALL_LINEAR, "lm_head"} or in_part):
         notes.append(
             Note("lora_targets", Sentence("The choice is among q, k, v, o, the whole MLP, and the head."))
         )

@@ -13,7 +13,17 @@ from batchfit.frameworks._huggingface import (
     with_weights,
 )
 from batchfit.frameworks._reading import Reading, Section, file_format, keys_of, load, python_calls
-from batchfit.frameworks._writing import Emitted, Note, Remark, added, commented, head, launch_line, yaml_text
+from batchfit.frameworks._writing import (
+    Emitted,
+    Note,
+    Remark,
+    added,
+    commented,
+    head,
+    idle_targets,
+    launch_line,
+    yaml_text,
+)
 from batchfit.sentences import Sentence
 from batchfit.settings import TrainingSettings
 
@@ -55,8 +65,7 @@ def emit(settings: TrainingSettings, lang: str) -> Emitted:
     }
     if settings.model is None:
         notes.append(Note("model", added("model_name_or_path")))
-    if settings.lora_targets and not settings.lora_rank:
-        notes.append(Note("lora_targets", Sentence("They mean nothing without a LoRA rank.")))
+    notes += idle_targets(settings)
     launch = f"trl sft --config {FILENAME} --dataset_name YOUR/DATA"
     processes = f" --num_processes {settings.replicas}" if (settings.replicas or 1) > 1 else ""
     lines = head(TITLE, settings, notes, launch_line(f"{launch}{processes}"), lang=lang)
