@@ -19,13 +19,12 @@ from torch import Tensor, nn
 
 from batchfit.trace.losses import rows_per_chunk
 
-#: What can be replaced: RMSNorm, the rotation of queries and keys, cross-entropy, and output layer with cross-entropy.
-KERNELS = ("norm", "rope", "loss", "linear-loss")
-
 
 @contextmanager
 def replaced(model_type: str, kernels: Sequence[str]) -> Iterator[None]:
-    """In here transformers' models of a type are made of these kernels, where they have such parts."""
+    """In here transformers' models of a type are made of these kernels, where they have such parts: "norm" (RMSNorm),
+    "rope" (the rotation of queries and keys), "loss" (cross-entropy), "linear-loss" (output layer with cross-entropy).
+    """
     module = sys.modules.get(f"transformers.models.{model_type}.modeling_{model_type}")
     with ExitStack() as stack:
         for name, value in vars(module).items() if module and kernels else ():

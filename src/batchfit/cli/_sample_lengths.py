@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from batchfit.errors import BadInput
 from batchfit.units import format_bytes
 
 if TYPE_CHECKING:
+    from batchfit.trace.allocator_config import AllocatorConfig
     from batchfit.trace.varying import VaryingLengths
 
 #: So many micro-batches are replayed, and later ones that are longer than all before.
@@ -56,7 +57,6 @@ class SampleLengths:
 
     def replay(self, steps: VaryingLengths, accumulation_steps: int) -> None:
         """Finds what is reserved."""
-        from batchfit.trace.allocator_config import AllocatorConfig
         from batchfit.trace.varying import telling
 
         longest = self._padded.index(max(self._padded))
@@ -69,7 +69,7 @@ class SampleLengths:
         self.reserved = Reserved(
             most(self._padded),
             most(longest_first),
-            most(self._padded, AllocatorConfig(expandable_segments=True)),
+            most(self._padded, replace(steps.config, expandable_segments=True)),
         )
 
     def sentence(self) -> str:
@@ -85,6 +85,6 @@ class SampleLengths:
             return said
         return (
             f"{said} Each sample longer than all before it makes the cache grow. With the longest micro-batch first it "
-            f"is {format_bytes(found.longest_first_bytes)}; with PYTORCH_ALLOC_CONF=expandable_segments:True, "
+            f"is {format_bytes(found.longest_first_bytes)}; with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, "
             f"{format_bytes(found.expandable_bytes)}. On a full card the cache is given back before memory runs out."
         )

@@ -375,6 +375,8 @@ def _check_folder(option: str, path: str | None) -> None:
 def _worded(wrong: BadInput, ctx: click.Context) -> str:
     """A complaint that names the option as it is typed, or the file that is wrong."""
     options = {param.name: param.opts[0] for param in ctx.command.params}
+    if ctx.params.get("lengths"):  # which say what is traced
+        options["seq_len"] = options["lengths"]
     if wrong.field == "model":
         return f"MODEL {wrong.reason}"
     return (

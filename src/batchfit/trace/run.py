@@ -115,7 +115,7 @@ def trace(
         if on_timeline is not None:
             on_timeline(whole_timeline(job, studied, micro_batches[0] if micro_batches else TRACED[0]))
         if on_lengths is not None:
-            on_lengths(_varying(studied))
+            on_lengths(_varying(studied, config))
         return profile_of(
             studied,
             name or source.name,
@@ -149,7 +149,7 @@ def whole_timeline(job: Job | OwnStep, studied: Study, micro_batch: int) -> Time
     return unfolded(surface.timeline, studied.fold).timeline(surface.requested(micro_batch, -1))
 
 
-def _varying(studied: Study) -> VaryingLengths:
+def _varying(studied: Study, config: AllocatorConfig | None) -> VaryingLengths:
     if not (studied.lengths.is_range and studied.is_regular):
         raise BadInput(
             "seq_len",
@@ -157,7 +157,7 @@ def _varying(studied: Study) -> VaryingLengths:
             "gave {given}",
             given=studied.lengths.longest,
         )
-    return VaryingLengths(studied.surface())
+    return VaryingLengths(studied.surface(), config)
 
 
 def _silent(what: str, done: float) -> None:

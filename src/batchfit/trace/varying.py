@@ -38,10 +38,12 @@ def telling(lengths: Iterable[int], first: int) -> Iterator[int]:
 class VaryingLengths:
     """A model's training step at any length of a range, for replays of samples in an order.
 
-    `surface` is the whole model's step over a range of lengths.
+    `surface` is the whole model's step over a range of lengths, `config` how the allocator is set up if a replay does
+    not say otherwise.
     """
 
-    def __init__(self, surface: Surface) -> None:
+    def __init__(self, surface: Surface, config: AllocatorConfig | None = None) -> None:
+        self.config = config or AllocatorConfig()
         plan = unfolded(surface.timeline, surface.fold)
         self._surface = surface
         self._indices, self._storages = plan.indices, plan.storages
@@ -69,7 +71,7 @@ class VaryingLengths:
         `capacity_bytes` is what the device has for this process's tensors (None: no end). Raises BadInput for a length
         outside of the range that was traced, and DeviceFullError where the device has no room.
         """
-        run = _Run(CachingAllocator(config, capacity_bytes))
+        run = _Run(CachingAllocator(config or self.config, capacity_bytes))
         ends = range(len(self._surface.lengths.traced))
         traced = torch.tensor([self._surface.requested(micro_batch, number) for number in ends]).double()
         for number, length in enumerate(lengths):
