@@ -32,6 +32,24 @@ MODELS = (
     "$HOME/x",
 )
 
+#: Settings of which every framework has something to say.
+RICH = TrainingSettings(
+    micro_batch=4,
+    accumulation_steps=8,
+    replicas=16,
+    nodes=2,
+    seq_len=4096,
+    precision="fp16-mixed",
+    optimizer="muon",
+    checkpointing="selective",
+    attention="flash",
+    sharding="zero1",
+    lora_rank=8,
+    lora_targets=("gate_proj",),
+    quantize="int8",
+    model="gpt2",
+)
+
 
 def maybe(values: st.SearchStrategy[T]) -> st.SearchStrategy[T | None]:
     return st.none() | values

@@ -14,27 +14,9 @@ from batchfit import frameworks
 from batchfit.languages import SOURCE, languages
 from batchfit.sentences import Code, Sentence, in_language
 from batchfit.settings import TrainingSettings
-from tests.frameworks.strategies import planned
+from tests.frameworks.strategies import RICH, planned
 
 TRANSLATED = [lang for lang in languages() if lang != SOURCE]
-#: Settings of which every framework has something to say.
-RICH = TrainingSettings(
-    micro_batch=4,
-    accumulation_steps=8,
-    replicas=16,
-    nodes=2,
-    seq_len=4096,
-    precision="fp16-mixed",
-    optimizer="muon",
-    checkpointing="selective",
-    attention="flash",
-    sharding="zero1",
-    lora_rank=8,
-    lora_targets=("gate_proj",),
-    quantize="int8",
-    model="gpt2",
-)
-
 in_every_language = pytest.mark.parametrize("lang", TRANSLATED)
 of_every_framework = pytest.mark.parametrize("name", frameworks.names())
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from batchfit import frameworks
 from batchfit.errors import BadInput
 from batchfit.settings import TrainingSettings
-from tests.frameworks.strategies import planned
+from tests.frameworks.strategies import RICH, planned
 
 READABLE = [name for name in frameworks.names() if frameworks.framework(name).read]
 #: torchtune has no word for "all linear layers": it lists them.
@@ -65,22 +65,7 @@ def test_the_batch_stands_in_one_line(name: str, before: TrainingSettings) -> No
 
 @pytest.mark.parametrize("name", frameworks.names())
 def test_every_note_is_in_the_file(name: str) -> None:
-    before = TrainingSettings(
-        micro_batch=4,
-        accumulation_steps=8,
-        replicas=8,
-        nodes=2,
-        seq_len=4096,
-        precision="fp16",
-        optimizer="muon",
-        checkpointing="selective",
-        attention="flash",
-        sharding="zero1",
-        lora_rank=8,
-        lora_targets=("gate_proj",),
-        quantize="int8",
-        model="gpt2",
-    )
+    before = dataclasses.replace(RICH, replicas=8, precision="fp16")
     written = frameworks.emit(name, before)
     text = " ".join(written.text.replace("#", " ").split())
     assert written.notes

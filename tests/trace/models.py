@@ -83,6 +83,12 @@ def lora() -> tuple[nn.Module, Batch]:
     return adapted, batch
 
 
+def text(b: int, s: int) -> dict[str, torch.Tensor]:
+    """A batch of samples of s tokens, with labels."""
+    ids = torch.ones(b, s, dtype=torch.long)
+    return {"input_ids": ids, "labels": ids.clone()}
+
+
 def tokens(vocabulary: int, length: int) -> Batch:
     """Batches of token ids that are their own labels."""
 

@@ -19,6 +19,7 @@ from batchfit.errors import BadInput  # noqa: E402
 from batchfit.profile import MemoryProfile, evaluate  # noqa: E402
 from batchfit.trace import trace  # noqa: E402
 from batchfit.trace.lengths import Lengths, parse_lengths  # noqa: E402
+from tests.trace.models import text  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -32,11 +33,6 @@ def model() -> nn.Module:
             num_hidden_layers=6, vocab_size=500, use_cache=False, bos_token_id=1, eos_token_id=2
         )
     )  # fmt: skip
-
-
-def text(b: int, s: int) -> dict[str, Any]:
-    ids = torch.ones(b, s, dtype=torch.long)
-    return {"input_ids": ids, "labels": ids.clone()}
 
 
 @pytest.fixture(scope="module", params=["sdpa", "eager"])

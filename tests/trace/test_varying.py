@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from batchfit.trace import trace, trace_timeline  # noqa: E402
 from batchfit.trace.allocator import DeviceFullError, replay  # noqa: E402
 from batchfit.trace.allocator_config import AllocatorConfig  # noqa: E402
 from batchfit.trace.varying import VaryingLengths, telling  # noqa: E402
+from tests.trace.models import text  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -32,11 +32,6 @@ def model() -> nn.Module:
             num_hidden_layers=8, vocab_size=32000, use_cache=False, bos_token_id=1, eos_token_id=2
         )
     )  # fmt: skip
-
-
-def text(b: int, s: int) -> dict[str, Any]:
-    ids = torch.ones(b, s, dtype=torch.long)
-    return {"input_ids": ids, "labels": ids.clone()}
 
 
 def really(lengths: tuple[int, ...], steps: tuple[int, ...]) -> int:
