@@ -5,62 +5,57 @@ What is in a file is read as text and kept nowhere; a field and a file are alike
 
 from __future__ import annotations
 
-import re
-from email.message import Message
-from email.parser import HeaderParser
+from collections.abc import AsyncGenerator
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from batchfit.web.bodies import read_body
+from batchfit.web.bodies import LARGEST_MODEL, read_body
 
 #: More than the form has.
 _MOST_FIELDS = 100
-#: The longest head of a part, in bytes: a name, that of a file, and the kind of it.
-_LONGEST_HEAD = 2000
 
 Fields = list[tuple[str, str]]
 
 
 async def read_form(request: Request) -> Fields:
     """The fields of a form, in order. Raises HTTPException: 415 and 400 for what is no form, else as `read_body`."""
-    kind = Message()
-    kind["Content-Type"] = request.headers.get("content-type", "")
-    read = {"application/x-www-form-urlencoded": _encoded, "multipart/form-data": _in_parts}.get(
-        kind.get_content_type()
-    )
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    read = {"application/x-www-form-urlencoded": _encoded, "multipart/form-data": _in_parts}.get(kind)
     if read is None:
         raise HTTPException(415)
     try:
-        return read(await read_body(request), kind)
-    except ValueError:  # not UTF-8, no parts, or more fields than any form of ours has
+        return await read(await read_body(request), request)
+    except (ValueError, MultiPartException):  # not UTF-8, no parts, or more fields than any form of ours has
         raise HTTPException(400) from None
 
 
-def _encoded(body: bytes, kind: Message) -> Fields:
+async def _encoded(body: bytes, request: Request) -> Fields:
     return parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
 
 
-def _in_parts(body: bytes, kind: Message) -> Fields:
-    """The fields of a body in parts, as RFC 7578 has it. Raises ValueError."""
-    boundary = kind.get_boundary()
-    if not boundary:
-        raise ValueError("no boundary")
-    _, *parts, end = (b"\r\n" + body).split(b"\r\n--" + boundary.encode("latin-1"), _MOST_FIELDS + 2)
-    if not end.startswith(b"--"):
-        raise ValueError("no end")
-    return [_part(part) for part in parts]
+class _InMemory(MultiPartParser):
+    """Files stay in memory: they are no larger than the body, which is there."""
+
+    spool_max_size = LARGEST_MODEL
 
 
-def _part(part: bytes) -> tuple[str, str]:
-    head, found, content = part.partition(b"\r\n\r\n")
-    if not found or len(head) > _LONGEST_HEAD:
-        raise ValueError("no head")
-    said = HeaderParser().parsestr(head.decode("utf-8").strip())
-    name = said.get_param("name", header="content-disposition")
-    if not isinstance(name, str):
-        raise ValueError("no name")
+async def _in_parts(body: bytes, request: Request) -> Fields:
+    async def whole() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    limits = {"max_files": _MOST_FIELDS, "max_fields": _MOST_FIELDS, "max_part_size": LARGEST_MODEL}
+    form = await _InMemory(request.headers, whole(), **limits).parse()
+    try:
+        found = [
+            (name, value if isinstance(value, str) else value.file.read().decode("utf-8", "replace"))
+            for name, value in form.multi_items()
+        ]
+    finally:
+        await form.close()
+    if not found:
+        raise ValueError("no parts")
     # A file may say by a mark in which order its bytes are.
-    text = re.sub("^\N{ZERO WIDTH NO-BREAK SPACE}", "", content.decode("utf-8", "replace"))
-    return name, text
+    return [(name, text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")) for name, text in found]
