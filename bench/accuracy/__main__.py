@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -21,6 +23,9 @@ from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import DATA, Row, read
 from bench.accuracy.scoring import Score, score
 from bench.accuracy.tracing import answers, wanted
+
+#: Seconds between lines of progress where these are not written in place.
+_EVERY = 30
 
 #: A row with its question, or the reason why it has none.
 Asked = tuple[Row, Question | str]
@@ -45,8 +50,8 @@ Asked = tuple[Row, Question | str]
               help="A folder of CSV files in the same columns.")  # fmt: skip
 @click.option("--versions", "which", type=click.Choice(("today", "era", "both")), default="today",
               show_default=True, help="The libraries to trace with, where a run's own are known.")  # fmt: skip
-@click.option("--processes", type=click.IntRange(1), default=1, show_default=True, metavar="N",
-              help="Traces at a time.")  # fmt: skip
+@click.option("--processes", type=click.IntRange(1), default=os.cpu_count() or 1, metavar="N",
+              show_default="as many as there are cores", help="Traces at a time.")  # fmt: skip
 @click.option(
     "--cached", is_flag=True, help="Trace nothing; rows that were not traced yet are counted as such."
 )
@@ -146,13 +151,18 @@ def _scored(asked: Sequence[Asked], processes: int, *, explain: bool) -> list[Sc
 
 
 def _progress() -> Callable[[int, int], None]:
-    """Tells on a terminal how many traces are done."""
-    if not sys.stderr.isatty():
-        return lambda done, total: None
+    """Tells how many traces are done: on a terminal in place, elsewhere on a line now and then."""
+    in_place = sys.stderr.isatty()
+    told = 0.0
 
     def tell(done: int, total: int) -> None:
-        end = "\n" if done == total else ""
-        print(f"\rtraced {done} of {total}", end=end, file=sys.stderr, flush=True)
+        nonlocal told
+        last = done == total
+        if not (in_place or last or time.monotonic() - told > _EVERY):
+            return
+        told = time.monotonic()
+        start, end = ("\r", "\n" if last else "") if in_place else ("", "\n")
+        print(f"{start}traced {done} of {total}", end=end, file=sys.stderr, flush=True)
 
     return tell
 

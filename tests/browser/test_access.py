@@ -233,7 +233,9 @@ def test_without_javascript_the_form_is_enough(open_context: Callable[..., Brows
 
 def _words(pdf: Path, order: str) -> str:
     """A printed page's text with single spaces, in an order that pdftotext knows."""
-    printed = subprocess.run(["pdftotext", order, pdf, "-"], check=True, capture_output=True, text=True).stdout
+    printed = subprocess.run(
+        ["pdftotext", order, pdf, "-"], check=True, capture_output=True, text=True
+    ).stdout
     return " ".join(printed.replace("\xa0", " ").split())
 
 
