@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from starlette.testclient import TestClient
 
+from batchfit import calculators
 from batchfit.accuracy import kinds
 from batchfit.languages import languages
 from batchfit.web.app import create_app
 from tests.web.catalogue import GPT2, LLAMA, catalogue_in, profiles
 from tests.web.html import Element, parse
+from tests.web.tiny import CALCULATOR as TINY
 
 KEPT = "to=gradient-accumulation&micro_batch=4&accumulation_steps=16&replicas=8"
 
@@ -97,6 +100,21 @@ def test_only_calculators_that_ask_for_it_are_led_back_to(client: TestClient) ->
         assert back(chosen(client, f"to={to}&model=gpt2"))[0] == "/en/gradient-accumulation"
     many = "&".join(f"x{number}={number}" for number in range(60))
     assert len(back(chosen(client, many))[1]) < 30
+
+
+def test_it_is_there_only_where_a_calculator_asks_for_it(client: TestClient) -> None:
+    gradient = calculators.load("gradient-accumulation")
+    # `client` is asked for so that the apps here find its catalogue.
+    with TestClient(create_app([TINY], ahead=True), base_url="http://batchfit.test") as without:
+        for query in ("", f"?{KEPT}", f"?to={TINY.slug}"):
+            assert without.get(f"/en/plan/activation{query}").status_code == 404
+        for page in ("", TINY.slug, "plan"):
+            assert "plan/activation" not in without.get(f"/en/{page}").text
+    other = replace(gradient, slug="gathering", related=())
+    with TestClient(create_app([TINY, other]), base_url="http://batchfit.test") as renamed:
+        assert "plan/activation" in renamed.get("/en/gathering").text
+        assert back(chosen(renamed, f"{KEPT}&model=gpt2"))[0] == "/en/gathering"
+        assert back(chosen(renamed, f"to={TINY.slug}&model=gpt2"))[0] == "/en/gathering"
 
 
 @pytest.mark.parametrize("lang", languages())

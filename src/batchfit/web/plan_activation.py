@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from urllib.parse import urlencode
@@ -23,6 +23,7 @@ from batchfit.web.plan_form import PlanForm, trained_name
 from batchfit.web.plan_state import PlanState, read_plan_state, trained_of
 from batchfit.web.plan_worked import source_of
 from batchfit.web.shared import address
+from batchfit.web.shelf import Shelf
 from batchfit.web.site import Site
 from batchfit.web.stored import Stored
 from batchfit.wording import size
@@ -35,8 +36,6 @@ FIELD, UNIT = "activation_per_sample", "activation_per_sample_unit"
 _CHOSEN = ("model", "trained", "lora", "quantize", "seq_len", "precision", "checkpointing")
 #: Fields of a calculator that are kept at most, and the digits of the size that it gets.
 _MOST_KEPT, _DIGITS = 16, 4
-#: The calculator that is led back to where none is said.
-_USUAL = "gradient-accumulation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +56,13 @@ class Activation:
 class ActivationView:
     """What the template shows of what was chosen."""
 
-    def __init__(self, site: Site, state: PlanState, query: Iterable[tuple[str, str]]) -> None:
+    def __init__(
+        self, calculators: Mapping[str, Calculator], state: PlanState, query: Iterable[tuple[str, str]]
+    ) -> None:
         self.state = state
         rest = [pair for pair in query if pair[0] not in (*_CHOSEN, FIELD, UNIT, "from")]
-        self.calculator: Calculator = _calculator(site, dict(rest).get("to", ""))
+        #: The calculator to lead back to: the one that is said, if it asks for an activation per sample.
+        self.calculator = calculators.get(dict(rest).get("to", "")) or next(iter(calculators.values()))
         #: What the calculator had, to be sent on and back.
         self.kept = [pair for pair in rest if pair[0] != "to"][:_MOST_KEPT]
         self.found = _found(state)
@@ -115,10 +117,10 @@ class ActivationView:
 
 
 def activation_page(site: Site, lang: str, query: list[tuple[str, str]], origin: str) -> Stored:
-    """The chooser in a state."""
+    """The chooser in a state, on a shelf that has what it leads back to."""
     chosen = [pair for pair in query if pair[0] in _CHOSEN]
     state = read_plan_state(site.models, lang, chosen)
-    view = ActivationView(site, state, query)
+    view = ActivationView(asking(site.shelf), state, query)
     html = site.render(
         "plan_activation.html",
         lang,
@@ -132,15 +134,9 @@ def activation_page(site: Site, lang: str, query: list[tuple[str, str]], origin:
     return Stored(html.encode(), "text/html", state.status, REVALIDATE)
 
 
-def has_activation(calculator: Calculator) -> bool:
-    """Whether a calculator asks for the activation per sample."""
-    return any(field.name == FIELD for field in calculator.all_fields)
-
-
-def _calculator(site: Site, slug: str) -> Calculator:
-    """The calculator to lead back to: the one that is said, if it asks for an activation per sample."""
-    said = site.shelf.calculators.get(slug)
-    return said if said is not None and has_activation(said) else site.shelf.calculators[_USUAL]
+def asking(shelf: Shelf) -> dict[str, Calculator]:
+    """The calculators that ask for the activation per sample, by slug."""
+    return {each.slug: each for each in shelf if any(field.name == FIELD for field in each.all_fields)}
 
 
 def _found(state: PlanState) -> Activation | None:

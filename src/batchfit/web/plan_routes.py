@@ -18,7 +18,7 @@ from batchfit.errors import BadInput
 from batchfit.web import plan_pages
 from batchfit.web.accuracy_page import accuracy_data, accuracy_page
 from batchfit.web.forms import read_form
-from batchfit.web.plan_activation import SLUG, activation_page
+from batchfit.web.plan_activation import SLUG, activation_page, asking
 from batchfit.web.plan_own import Own, read_own
 from batchfit.web.plan_state import PlanState, read_plan_state
 from batchfit.web.plan_trace import Tracer
@@ -43,13 +43,15 @@ class PlanRoutes:
     ) -> None:
         self._site, self._tracer = site, tracer
         self._language, self._origin, self._kept = language, origin, kept
+        # Without a calculator that asks for an activation per sample, its chooser would have nowhere to lead to.
+        self._fills_in = bool(asking(site.shelf))
 
     def routes(self) -> list[Route]:
         """Planning takes milliseconds, not microseconds: it runs in threads, so that others need not wait."""
         return [
             Route("/{lang}/plan", self.page),
             Route("/{lang}/plan", self.posted_page, methods=["POST"]),
-            Route(f"/{{lang}}/{SLUG}", self.activation),
+            *([Route(f"/{{lang}}/{SLUG}", self.activation)] if self._fills_in else ()),
             Route(f"/{{lang}}/{ACCURACY}", self.accuracy),
             Route(f"/{{lang}}/{ACCURACY}.json", self.accuracy_data),
             Route("/{lang}/plan/trace", self.trace, methods=["POST"]),
@@ -70,7 +72,8 @@ class PlanRoutes:
     def usual_pages(self, origin: str) -> Iterator[tuple[str, Callable[[], Stored]]]:
         """The other pages as they open, by path, with what makes them."""
         for lang in self._site.languages:
-            yield f"/{lang}/{SLUG}", partial(activation_page, self._site, lang, [], origin)
+            if self._fills_in:
+                yield f"/{lang}/{SLUG}", partial(activation_page, self._site, lang, [], origin)
             yield f"/{lang}/{ACCURACY}", partial(accuracy_page, self._site, lang, origin)
 
     # ---- By an address --------------------------------------------------------------------------------------
