@@ -35,6 +35,13 @@ def says(text: str, term: str) -> bool:
     return term.casefold() in text.casefold().replace("\xa0", " ")
 
 
+def without_words_apart(text: str, lang: str) -> str:
+    """A text without the words that mean something else than the avoided word they have in them."""
+    for word in PARTICULARS[lang].get("apart", ()):
+        text = text.replace(word, "")
+    return text
+
+
 _UNITS = "|".join(unit for unit in UNITS if len(unit) > 1)
 _EVERYWHERE = {
     rf"\d (?:{_UNITS})\b": "a breaking space before a unit",
