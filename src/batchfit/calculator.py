@@ -10,7 +10,7 @@ from functools import cache
 from typing import Literal
 
 from batchfit.errors import BadInput
-from batchfit.fields import Bound, Field, Input
+from batchfit.fields import Bound, Field, Input, When
 from batchfit.presets import Preset
 
 Value = int | float
@@ -186,6 +186,11 @@ class Calculator:
     def all_fields(self) -> tuple[Field, ...]:
         """Every field that can be given: the inverse's comes last."""
         return self.fields + ((self.inverse.given,) if self.inverse else ())
+
+    def needs(self, preset: Preset) -> tuple[When, ...]:
+        """The choices of which a preset needs one, for any field that it fills to apply; none where one always does."""
+        whens = [self.field(name).only_when for name in preset.fills]
+        return () if None in whens else tuple(dict.fromkeys(when for when in whens if when))
 
     @property
     def bounds(self) -> tuple[Bound, ...]:

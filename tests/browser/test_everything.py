@@ -82,6 +82,29 @@ def test_a_preset_fills_fields_which_can_then_be_changed(page: Page, everything:
     page.wait_for_url(f"**/{CALCULATOR.slug}")
 
 
+def test_a_preset_comes_and_goes_with_what_it_fills(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/en/compute-optimal-model-size?gpu=a100-80gb")
+    page.wait_for_selector("html[data-ready]")
+    card = page.locator("#preset-gpu")
+    expect(card).to_be_hidden()
+    usual = page.locator("[data-result]").all_inner_texts()
+    page.locator("#budget_in").select_option("gpu-hours")
+    expect(card).to_be_visible()
+    expect(page.locator("#peak_tflops")).to_have_value("989")
+    card.select_option("a100-80gb")
+    expect(page.locator("#peak_tflops")).to_have_value("312")
+    page.wait_for_url("**?gpu=a100-80gb&budget_in=gpu-hours")
+    results = page.locator("[data-result]").all_inner_texts()
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    expect(card).to_have_value("a100-80gb")
+    assert page.locator("[data-result]").all_inner_texts() == results != usual
+    page.locator("#budget_in").select_option("flops")
+    expect(card).to_be_hidden()
+    page.wait_for_url("**/compute-optimal-model-size")
+    assert page.locator("[data-result]").all_inner_texts() == usual
+
+
 def test_what_does_not_go_together_is_told_at_once(page: Page, everything: Server) -> None:
     opened(page, everything)
     page.locator("#warmup").fill("1001")

@@ -62,6 +62,17 @@ def test_help_names_choices_presets_and_defaults() -> None:
     assert "batchfit calc everything --model" in shown
 
 
+def test_a_preset_asks_for_the_choice_with_which_it_counts() -> None:
+    command = calculator_command(calculators.load("compute-optimal-model-size"))
+    run = CliRunner().invoke(command, ["--gpu", "h100-80gb"])
+    assert run.exit_code == 2
+    assert "--gpu fills in --peak-tflops, which counts only with --budget-in gpu-hours" in words(run)
+    example = ["--budget-in", "gpu-hours", "--gpu", "h100-80gb", "--json"]
+    assert json.loads(CliRunner().invoke(command, example).stdout)["inputs"]["gpu"] == "h100-80gb"
+    shown = words(CliRunner().invoke(command, ["--help"], terminal_width=100))
+    assert "calc compute-optimal-model-size --budget-in gpu-hours --gpu" in shown
+
+
 def test_everything_can_be_typed() -> None:
     run = everything(
         *(

@@ -109,6 +109,42 @@ def test_a_field_given_beside_a_preset_goes_before_it(app: TestClient) -> None:
     ]
 
 
+def test_a_preset_is_offered_while_a_field_that_it_fills_is_there(client: TestClient) -> None:
+    seen = set()
+    for slug in calculators.slugs():
+        calculator = calculators.load(slug)
+        choices = [each for each in calculator.fields if each.kind == "choice"]
+        queries = ["", *(f"{each.name}={one.value}" for each in choices for one in each.choices)]
+        for query in queries if calculator.presets else ():
+            root = parse(client.get(f"/en/{slug}?{query}").text)
+            shown = {each.attributes["data-field"]: each.shown for each in root.all("div", data_field="")}
+            for preset in calculator.presets:
+                assert shown[preset.name] == any(shown[name] for name in preset.fills), (slug, query)
+                choice = root.one("select", name=preset.name)
+                assert ("disabled" in choice.attributes) == (not shown[preset.name])
+                seen.add(shown[preset.name])
+    assert seen == {True, False}
+
+
+def test_a_preset_that_is_not_offered_does_not_count(client: TestClient) -> None:
+    path, hours = "/en/compute-optimal-model-size", "budget_in=gpu-hours&gpu=a100-80gb"
+    usual, counted = client.get(f"{path}.json").json(), client.get(f"{path}.json?{hours}").json()
+    assert counted["inputs"]["gpu"] == "a100-80gb"
+    assert counted["outputs"] != usual["outputs"]
+    assert client.get(f"{path}.json?gpu=a100-80gb").json() == usual
+    # Nobody sees that a card is not known where none is asked for.
+    assert client.get(f"{path}.json?gpu=h900").json() == usual
+    assert client.get(f"{path}.json?budget_in=gpu-hours&gpu=h900").status_code == 422
+    for lang in languages():
+        pairs = [("budget_in", "flops"), ("gpu", "a100-80gb"), ("parameters", "7B")]
+        assert read_state(calculators.load(path[4:]), lang, pairs).query() == "parameters=7B"
+    # It stands with what it fills in, below the choice that brings both.
+    fields = [
+        each.attributes["data-field"] for each in parse(client.get(path).text).all("div", data_field="")
+    ]
+    assert fields.index("budget_in") < fields.index("gpu") < fields.index("peak_tflops")
+
+
 def test_an_unknown_preset_is_told_beside_its_list(app: TestClient) -> None:
     response = app.get(f"/en/{SLUG}?model=llama-9")
     assert response.status_code == 422

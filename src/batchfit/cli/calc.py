@@ -11,7 +11,7 @@ from batchfit.calculator import Calculator, Results
 from batchfit.cli._language import lang_option
 from batchfit.cli._panel import Panel
 from batchfit.errors import BadInput
-from batchfit.fields import Field, Reading
+from batchfit.fields import Field, Reading, When
 from batchfit.languages import translate
 from batchfit.presets import Preset
 from batchfit.wording import all_in_words, complaint, fitting_unit, signed
@@ -119,7 +119,18 @@ def read_inputs(
                 readings[field.name] = field.read(text, lang)
         except BadInput as wrong:
             raise click.UsageError(f"{field.option} {complaint(wrong, lang)}") from None
+    for preset in calculator.presets:
+        needs = calculator.needs(preset)
+        if preset.name in chosen and needs and not any(readings[w.field].value in w.values for w in needs):
+            filled_in = ", ".join(calculator.field(name).option for name in preset.fills)
+            choice = " or ".join(_choosing(calculator, when) for when in needs)
+            raise click.UsageError(f"{preset.option} fills in {filled_in}, which counts only with {choice}")
     return readings, chosen
+
+
+def _choosing(calculator: Calculator, when: When) -> str:
+    """The option that makes a choice."""
+    return f"{calculator.field(when.field).option} {when.values[0]}"
 
 
 def size_unit(calculator: Calculator, readings: dict[str, Reading]) -> str:
@@ -217,7 +228,13 @@ def _examples(calculator: Calculator) -> str:
     given = " ".join(f"{field.option} {field.default}" for field in calculator.fields[:4] if field.default)
     lines.append(f"  batchfit calc {calculator.slug} {given} --json")
     lines += [
-        f"  batchfit calc {calculator.slug} {preset.option} {preset.usable()[0].name}"
+        " ".join(
+            [
+                f"  batchfit calc {calculator.slug}",
+                *(_choosing(calculator, when) for when in calculator.needs(preset)[:1]),
+                f"{preset.option} {preset.usable()[0].name}",
+            ]
+        )
         for preset in calculator.presets
     ]
     if calculator.inverse:

@@ -101,6 +101,16 @@ class Instrument:
                 found[each.group].append(way_back.given)
         return found
 
+    def presets(self, before: Field | None = None) -> list[Preset]:
+        """The presets that stand before a field: those that come and go with a choice, before the first that they fill.
+        Without a field, those that stand above all."""
+        found = []
+        for preset in self.calculator.presets:
+            first = next(each for each in self.calculator.all_fields if each.name in preset.fills)
+            if before is (first if self.calculator.needs(preset) else None):
+                found.append(preset)
+        return found
+
     def in_use(self, each: Field) -> bool:
         """Whether a field belongs to the direction shown, and results may depend on it."""
         return each.name in self.state.typed and self.state.applies(each)

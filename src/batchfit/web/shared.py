@@ -193,7 +193,7 @@ def of_calculator(instrument: Instrument, origin: str, options: EmbedOptions | N
         english=calculator.title,
         answer=instrument.answer,
         query=state.query(),
-        inputs=_FIELD * (len(state.applying) + len(calculator.presets)),
+        inputs=_FIELD * (len(state.applying) + sum(map(state.offers, calculator.presets))),
         results=_RESULT * len(calculator.outputs) + (_PICTURE if instrument.picture else 0),
         below=sum(_section_height(section, calculator) for section in calculator.sections),
         options=options or EmbedOptions(),

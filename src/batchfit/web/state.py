@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 
 from batchfit.calculator import Calculator, Results, Value
 from batchfit.errors import BadInput
-from batchfit.fields import Field, Reading
+from batchfit.fields import Field, Reading, When
 from batchfit.languages import catalogue
 from batchfit.numbers import decimal_text
-from batchfit.presets import Entry
+from batchfit.presets import Entry, Preset
 from batchfit.scales import written
 
 #: Enough for every field filled to the brim; what is longer was not made by our pages.
@@ -61,10 +61,15 @@ class State:
 
     def applies(self, each: Field) -> bool:
         """Whether results may depend on a field, as far as the choices can be read."""
-        when = each.only_when
-        return (
-            when is None or when.field not in self.readings or self.readings[when.field].value in when.values
-        )
+        return each.only_when is None or self._holds(each.only_when)
+
+    def offers(self, preset: Preset) -> bool:
+        """Whether a preset fills in anything that results may depend on."""
+        needs = self.calculator.needs(preset)
+        return not needs or any(map(self._holds, needs))
+
+    def _holds(self, when: When) -> bool:
+        return when.field not in self.readings or self.readings[when.field].value in when.values
 
     @property
     def applying(self) -> list[Field]:
@@ -162,6 +167,7 @@ def canonical(of: Field, reading: Reading) -> str:
 def read_state(calculator: Calculator, lang: str, query: Iterable[tuple[str, str]]) -> State:
     """The state that an address's query gives to readers of a language. Never raises: what is wrong stands in the
     state. Unknown names are ignored."""
+    query = list(query)
     given: dict[str, str] = {}
     repeated = set()
     several = {each.name for each in calculator.fields if each.kind == "choices"}
@@ -180,6 +186,9 @@ def read_state(calculator: Calculator, lang: str, query: Iterable[tuple[str, str
         if repeated & {each.name, f"{each.name}_unit"}:
             state.malformed = True
             state.wrong[each.name] = BadInput(each.name, REPEATED)
+    idle = {each.name for each in calculator.presets if each.name in given and not state.offers(each)}
+    if idle:  # nobody sees them, so they do not count
+        return read_state(calculator, lang, [pair for pair in query if pair[0] not in idle])
     _pass_over(state)
     if way_back and state.inverse and way_back.solved in given:
         state.malformed = True

@@ -97,6 +97,10 @@ function queryOf(readings, fields = fieldsInUse()) {
 /** Reads the form and shows what follows from it. `asServed`: what stands beside the fields is the server's, and right. */
 function update({ asServed = false } = {}) {
   for (const field of fieldsInUse()) if (field.onlyWhen) use(field.name, applies(field));
+  // A preset is offered while any field that it fills applies.
+  for (const [name, entries] of Object.entries(calculator.presets ?? {})) {
+    use(name, Object.keys(Object.values(entries)[0]).some((filled) => applies(calculator.fields[filled])));
+  }
   const { readings, wrong } = read();
   let results;
   if (!Object.keys(wrong).length) {

@@ -2,9 +2,9 @@
 
 const lists = () => [...document.querySelectorAll("[data-preset]")];
 
-/** The entry chosen of each preset, by the preset's name. */
+/** The entry chosen of each preset that is offered, by the preset's name. */
 export function chosen() {
-  return Object.fromEntries(lists().filter((list) => list.value).map((list) => [list.name, list.value]));
+  return Object.fromEntries(lists().filter((list) => list.value && !list.disabled).map((list) => [list.name, list.value]));
 }
 
 /** What the presets chosen fill in, by field, as addresses carry it. */
