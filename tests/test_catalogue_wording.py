@@ -78,6 +78,8 @@ def test_faults_are_found() -> None:
     assert faults("顯示卡 (80 GB)", "zh-Hant")
     assert faults(bare("GPU{n}基、空きは分からない"), "ja")
     assert not faults(bare("その他の値に基づき、推定式は分かれる"), "ja")
+    assert faults("이 비를 쓰고 스텝을 밟습니다", "ko")
+    assert not faults("이 비율에 비해 비용이 준비됩니다", "ko")
     assert faults("Ton modèle : voilà", "fr")
     assert faults("أضف A و B", "ar")
     assert not faults(bare("seit PyTorch 2.8 etwa `5 %`"), "de")
