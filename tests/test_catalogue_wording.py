@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from batchfit.languages import catalogue
 from tests.particulars import PARTICULARS, faults, glossary, says, without_words_apart
 from tests.test_catalogues import TRANSLATED, catalogues
 
@@ -69,6 +70,24 @@ def test_no_second_word_for_a_term(lang: str) -> None:
 def test_a_unit_that_follows_a_placeholder_stays_with_it(lang: str) -> None:
     broken = [form for _, form in forms(lang) if re.search(r"\} (?:[kKMGT]i?B|GB/s|TFLOP/s|µs)\b", form)]
     assert broken == []
+
+
+@pytest.mark.parametrize(
+    ("lang", "amount", "form"),
+    [
+        ("fr", 0.5, "seconde"),
+        ("fr", 1.5, "seconde"),
+        ("fr", 2.5, "secondes"),
+        ("pt-BR", 1.5, "segundo"),
+        ("en", 1.5, "seconds"),
+        ("es", 0.5, "segundos"),
+        ("de", 0.5, "Sekunden"),
+    ],
+)
+def test_a_fraction_takes_the_form_that_its_language_counts_it_with(
+    lang: str, amount: float, form: str
+) -> None:
+    assert catalogue(lang).count("{n} second", "{n} seconds", amount).split()[-1] == form
 
 
 def test_faults_are_found() -> None:

@@ -46,10 +46,12 @@ class Catalogue:
         return self.texts.get(english, english)
 
     def count(self, one: str, many: str, number: float) -> str:
-        """The form of `one`/`many` that this language uses with `number`; fractions take the form of many."""
-        whole = int(number) if number == int(number) else 2
+        """The form of `one`/`many` that this language uses with `number`. Fractions take the form of a hundred;
+        below two that of their whole part where nought is singular, as in French: 1.5 seconde."""
+        index, size = self.plural_index, abs(number)
+        whole = int(size) if number == int(number) or (size < 2 and index(0) == index(1)) else 100
         forms = self.plurals.get(one, (one, many))
-        return forms[min(self.plural_index(abs(whole)), len(forms) - 1)]
+        return forms[min(index(whole), len(forms) - 1)]
 
 
 @cache

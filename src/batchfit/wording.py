@@ -91,9 +91,7 @@ def parts(of: Field | Output, value: Value, lang: str, unit: str | None = None) 
         number = isolated(number, lang)
     if not of.counted:
         return "", number, ""
-    counted = (
-        value if abs(value) < ASTRONOMIC else 2
-    )  # a power of ten takes the form of many, as fractions do
+    counted = value if abs(value) < ASTRONOMIC else 100  # a power of ten takes the form of many
     before, _, after = catalogue(lang).count(*of.counted, counted).partition("{n}")
     return before, number, after
 

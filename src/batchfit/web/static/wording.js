@@ -65,7 +65,9 @@ const rules = new Map();
 
 function form(counted, value, lang) {
   if (!rules.has(lang)) rules.set(lang, new Intl.PluralRules(lang));
-  // Fractions and powers of ten take the form of many, as they do on the server.
-  const number = Number.isInteger(value) && Math.abs(value) < 1e15 ? Math.abs(value) : 2;
-  return counted[rules.get(lang).select(number)] ?? counted.other;
+  // As on the server: fractions and powers of ten take the form of a hundred, unless nought is singular and they are below two.
+  const select = (number) => rules.get(lang).select(number);
+  const magnitude = Math.abs(value);
+  const counts = Number.isInteger(value) ? magnitude < 1e15 : magnitude < 2 && select(0) === select(1);
+  return counted[select(counts ? Math.trunc(magnitude) : 100)] ?? counted.other;
 }
