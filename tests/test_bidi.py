@@ -1,11 +1,14 @@
 """What runs from left to right is held together in a right-to-left language, and left alone in any other."""
 
+import re
+
 import pytest
 
 from batchfit import calculators
 from batchfit.bidi import isolated, with_isolates
-from batchfit.languages import direction
+from batchfit.languages import direction, languages
 from batchfit.wording import in_words
+from tests.test_catalogue_wording import forms
 
 
 def marked(text: str) -> str:
@@ -24,6 +27,7 @@ def marked(text: str) -> str:
         "نموذج ⟨GPT-2 small⟩ (124.4 مليون)",
         "الناتج ⟨2 GB⟩. 64 وحدة، ⟨√8 ≈ 2.8⟩ مرة",
         "لا شيء هنا: 1,000 و 32",
+        "من 1 إلى ⟨5%⟩، وعند ⟨58%⟩ تضيع نسبة ⟨42%⟩.",
     ],
 )
 def test_a_left_to_right_piece_is_held_together(text: str) -> None:
@@ -49,3 +53,23 @@ def test_a_size_in_a_right_to_left_sentence_is_held_together() -> None:
     field = calculators.load("gradient-accumulation").field("activation_per_sample")
     assert in_words(field, 5 * 10**8, "ar") == "\u20660.5\u00a0GB\u2069"
     assert in_words(field, 5 * 10**8, "en") == "0.5\u00a0GB"
+
+
+#: A number and what must stay at its right, outside of isolates, of code and of what is Latin as a whole.
+_APART = re.compile(r"\d\s?(?:%|[kKMGT]i?B\b|Gb/s)")
+
+
+def apart(text: str) -> str | None:
+    """A number of a right-to-left text whose unit would stand at its left."""
+    found = _APART.search(re.sub(r"[\u2066\u2068][^\u2069]*\u2069|`[^`]*`", "", text))
+    return found[0] if found and re.search(r"[\u0621-\u064a]", text) else None
+
+
+@pytest.mark.parametrize("lang", [lang for lang in languages() if direction(lang) == "rtl"])
+def test_a_number_of_a_catalogue_keeps_its_unit_at_its_right(lang: str) -> None:
+    assert [form for _, form in forms(lang) if apart(form)] == []
+
+
+def test_a_unit_at_the_wrong_side_is_found() -> None:
+    assert apart("شبكة، 400 Gb/s") == "0 Gb/s"
+    assert apart("شبكة، \u2066400 Gb/s\u2069") is apart("`5%` أو") is apart("12 GB") is None

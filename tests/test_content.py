@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 from batchfit import calculators
 from batchfit.calculators.gradient_accumulation import CALCULATOR
-from batchfit.languages import languages, translate
+from batchfit.languages import catalogue, languages, translate
 from batchfit.numbers import format_number, read_number
 from batchfit.units import UNITS, parse_bytes
 from tests.particulars import PARTICULARS, faults, glossary, says, without_words_apart
@@ -360,6 +360,55 @@ def test_the_catalogue_uses_the_glossarys_words_for_the_labels(lang: str) -> Non
     terms = {english.casefold(): term for english, term, _ in glossary(lang)}
     for field in CALCULATOR.fields:
         assert translate(field.label, lang).casefold() == terms[field.label.casefold()].casefold()
+
+
+_LETTER = r"[\w\u064b-\u0652]"  # the marks of Arabic are no letters to \w
+
+
+@cache
+def counted(lang: str) -> dict[str, set[tuple[str, str]]]:
+    """Words that the catalogue counts in a language, with the English that each translates: "توكنًا" and ("{n} token",
+    "{n} tokens")."""
+    nouns: dict[str, set[tuple[str, str]]] = {}
+    for one, forms in catalogue(lang).plurals.items():
+        for form in forms:
+            if found := re.fullmatch(rf"\{{n\}}\s?({_LETTER}+)", form):
+                nouns.setdefault(found[1], set()).add((one, f"{one}s"))
+    return nouns
+
+
+def miscounted(text: str, lang: str) -> list[str]:
+    """Each number with a noun that has another form with that number.
+
+    Before another noun it may lack its ending ("32 رأس استعلام"), and whole millions in digits may go without the "de"
+    of the word.
+    """
+    wrong = []
+    nouns = "|".join(sorted(counted(lang), key=len, reverse=True)) or "(?!)"
+    for found in re.finditer(rf"({_NUMBER})\s({nouns})(?!{_LETTER}|-)", text):
+        value = number(found[1], lang)
+        lenient = re.match(r"\s[^\W\d]", text[found.end() :]) if value > 10 else None
+        counts = [float(value)] + [100.0] * (bool(lenient) or value % 10**6 == 0)
+        forms = {
+            catalogue(lang).count(*unit, each).replace("\xa0", " ")
+            for unit in counted(lang)[found[2]]
+            for each in counts
+        }
+        if f"{{n}} {found[2]}" not in forms:
+            wrong.append(found[0])
+    return wrong
+
+
+@every_page
+@pytest.mark.parametrize("lang", TRANSLATIONS)
+def test_what_is_counted_takes_the_form_of_its_number(lang: str, page: str) -> None:
+    assert miscounted(without_code(prose(lang, page)).replace("**", ""), lang) == []
+
+
+def test_a_form_of_another_number_is_found() -> None:
+    assert miscounted("مع 4,096 توكن. و1,806 خطوة", "ar") == ["4,096 توكن", "1,806 خطوة"]
+    assert miscounted("en 0,5 secondes, de 1 étapes", "fr") == ["0,5 secondes", "1 étapes"]
+    assert miscounted("32 رأس استعلام، 0.5 ثانية، 100 توكن", "ar") == []
 
 
 @every_page

@@ -14,7 +14,7 @@ _RIGHT_TO_LEFT = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc"  # Hebrew, Arabic, Sy
 _OTHER = rf"[^(){_RIGHT_TO_LEFT}\n]"
 _ENDS = rf"(?:[A-Za-z0-9]|\({_OTHER}+\))"  # a letter, a digit, or what stands whole in brackets
 # As long as no right-to-left letter comes, nor the end of a clause, nor a bracket whose other half is outside.
-_RUN = re.compile(rf"[√−+]*{_ENDS}(?:(?:\({_OTHER}+\)|(?![.,:;!?]\s){_OTHER})*{_ENDS})?")
+_RUN = re.compile(rf"[√−+]*{_ENDS}(?:(?:\({_OTHER}+\)|(?![.,:;!?]\s){_OTHER})*{_ENDS})?%?")
 _PLAIN = re.compile(r"[0-9.,]+")
 _LINE = 35  # characters that fit on a line of the smallest screen
 

@@ -38,9 +38,13 @@ def _html(markdown: str, lang: str) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What stands under a level-2 heading: a question with its answer, or a page's slug with a sentence."""
+    """What stands under a level-2 heading: a question with its answer, or a page's slug with a sentence.
+
+    The title is the heading as a page shows it.
+    """
 
     heading: str
+    title: str
     html: Markup
 
 
@@ -63,7 +67,7 @@ class Prose:
         """A section's parts, each under its level-2 heading."""
         parts = re.split(r"^## +(.+?) *$", self.sections.get(section, ""), flags=re.M)
         return [
-            Entry(heading, _html(text, self.lang))
+            Entry(heading, with_isolates(heading, self.lang), _html(text, self.lang))
             for heading, text in zip(parts[1::2], parts[2::2], strict=True)
         ]
 
