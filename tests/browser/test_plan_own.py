@@ -63,7 +63,7 @@ def test_a_profile_that_is_dropped_plans_at_once_and_stays_in_the_tab(page: Page
     # Every control goes on answering, and a reload finds the model again.
     page.locator("#batch").fill("512")
     expect(page.locator(".product")).to_have_text("= 512 samples")
-    page.locator("section[aria-labelledby=plans] a").nth(1).click()
+    page.locator("section[aria-labelledby=plans] tbody button").nth(1).click()
     expect(page).to_have_url(re.compile("micro_batch="))
     sentence(page, "of mine")
     page.reload()
@@ -170,6 +170,18 @@ def test_without_javascript(open_context: Callable[..., BrowserContext]) -> None
     page.get_by_role("button", name="deepspeed").click()
     sentence(page, "of mine")
     expect(page.locator(".tabs [aria-current]")).to_have_text("deepspeed")
+    page.locator("#batch").fill("256")
+    page.locator("#batch").press("Enter")
+    expect(page.locator(".product")).to_have_text("= 256 samples")
+    row = page.locator("section[aria-labelledby=plans] tbody button").nth(1)
+    factors = row.inner_text()
+    row.click()
+    sentence(page, "of mine")
+    expect(page.locator("section[aria-labelledby=plans] tbody button")).to_have_text([factors])
+    page.get_by_role("button", name="Deutsch").click()
+    sentence(page, "von mine")
+    expect(page.locator("section[aria-labelledby=plans] tbody button")).to_have_text([factors])
+    page.get_by_role("button", name="English").click()
     file = {
         "name": "p.json",
         "mimeType": "application/json",

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from batchfit.cli import cli
+from batchfit.languages import languages
 from batchfit.models import load_models
 from batchfit.web.app import create_app
 from batchfit.web.plan_own import MOST_CHARACTERS
@@ -107,7 +108,7 @@ def test_downloads_take_the_model_along(client: TestClient) -> None:
     root = posted(client, profile())
     buttons = root.one("ul", class_="downloads").all("button")
     targets = [button.attributes["formaction"] for button in buttons]
-    assert [target.partition("/plan")[2] for target in targets] == [
+    assert [target.partition("?")[0].partition("/plan")[2] for target in targets] == [
         *(".csv", ".json", "/memory.svg", "/micro-batch.svg", "/pareto.svg"),
     ]
     for target in targets:
@@ -115,6 +116,14 @@ def test_downloads_take_the_model_along(client: TestClient) -> None:
     assert (
         client.post("/en/plan/other.svg", data={**ASKED, "from": "own", "own": profile()}).status_code == 404
     )
+
+
+def test_links_about_measured_points_keep_them(client: TestClient) -> None:
+    root = parse(client.get(f"/en/plan?{POINTS}").text)
+    links = [each.attributes["href"] for each in root.one("div", data_live="rest").all("a")]
+    within = [link for link in links if "/plan" in link]
+    assert len(within) > 20
+    assert all("points=4:12GB,8:14GB" in link for link in within)
 
 
 def test_another_form_becomes_its_address(client: TestClient) -> None:
@@ -205,13 +214,62 @@ def test_a_file_goes_before_the_text_beside_it(client: TestClient) -> None:
 def test_another_framework_keeps_the_model(client: TestClient) -> None:
     root = posted(client, profile(), emit="deepspeed")
     tabs = root.one("nav", class_="tabs").all("button")
-    chosen = [tab.attributes["value"] for tab in tabs if "aria-current" in tab.attributes]
-    assert chosen == ["deepspeed"]
-    assert {(tab.attributes["form"], tab.attributes["name"]) for tab in tabs} == {("asked", "tab")}
-    other = posted(client, profile(), emit="deepspeed", tab="accelerate")
+    assert [tab.text for tab in tabs if "aria-current" in tab.attributes] == ["deepspeed"]
+    (accelerate,) = (tab for tab in tabs if tab.text == "accelerate")
+    other = pressed(client, accelerate)
     assert sentence(other) == sentence(root)
     assert "accelerate" in other.one("textarea", id="ready").attributes["aria-label"]
     assert address(other)["emit"] == "accelerate"
+
+
+def pressed(client: TestClient, button: Element) -> Element:
+    """The page that a button leads to, in a form that has been changed since."""
+    assert (button.attributes["type"], button.attributes["form"]) == ("submit", "asked")
+    typed = {**ASKED, "batch": "9", "from": "own", "own": profile()}
+    response = client.post(button.attributes["formaction"].partition("#")[0], data=typed)
+    assert response.status_code == 200
+    return parse(response.text)
+
+
+def test_whatever_the_answer_leads_to_keeps_the_model(client: TestClient) -> None:
+    """Where a page about a known model has links, one about a person's own has buttons that send it along."""
+    asked: dict[str, Any] = {**ASKED, "gpus": "1,4", "batch": "500"}
+    root = posted(client, profile(), **asked)
+    known = parse(client.get("/en/plan", params={"model": "llama-3.1-8b", **asked}).text)
+    for kind in ("plans", "counts", "advice", "settings", "cards"):
+        own, of_known = (each.one("section", aria_labelledby=kind) for each in (root, known))
+        assert bool(own.all("button", form="asked")) == bool(of_known.all("a")), kind
+        assert not own.all("a"), kind
+    places = [each.attributes["formaction"] for each in root.all("button", formaction="")]
+    assert all("from=own" in place and "gpu" in place for place in places)
+    row = root.one("section", aria_labelledby="plans").all("button")[1]
+    chosen = pressed(client, row)
+    assert " × ".join(each.text for each in chosen.one(class_="factors").all("b")) == row.text
+    assert address(chosen)["batch"] == "500"
+    # Advice too, where nothing fits.
+    too_much = posted(client, profile(), gpu="rtx-3060", gpus="1", micro_batch="64", batch="64")
+    advice = too_much.one("ul", class_="advice")
+    assert not advice.all("a")
+    followed = pressed(client, advice.all("button")[0])
+    assert "which fits" in sentence(followed)
+    assert sentence(too_much) != sentence(followed)
+
+
+def test_an_own_model_goes_along_to_another_language(client: TestClient) -> None:
+    text = profile()
+    root = posted(client, text, batch="1500")
+    (german,) = (each for each in root.all("button", data_language="de"))
+    other = pressed(client, german)
+    assert other.one("input", id="batch").attributes["value"] == "1500"
+    assert "1.500 Samples" in sentence(other)
+    assert other.one("textarea", id="own")._raw().strip() == text
+    # Enter presses the first button of the form.
+    first = root.all("button", form="asked")[0]
+    assert "formaction" not in first.attributes
+    assert not first.shown
+    # A script keeps the model itself, and a page without one has nothing to send.
+    for page in (posted(client, text, echo="no"), parse(client.get("/en/plan").text)):
+        assert len(page.all("a", data_language="")) == len(languages())
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def plan_page(
         shared=shared,
         switch=shared.in_languages(site.languages),
         tracing=tracing,
-        own_text=state.own_text if echo and state.source == "own" else "",
+        own_text=state.own_text if echo and state.source == "own" and state.catalogue else "",
         **context,
     )
     return Stored(html.encode(), "text/html", state.status, REVALIDATE)

@@ -82,7 +82,7 @@ class PlanRoutes:
         return self._kept(request, lambda: self._page(request, self._asked(request)))
 
     def activation(self, request: Request) -> Response:
-        query = parse_qsl(request.url.query, keep_blank_values=True)
+        query = _query(request)
         lang, origin = self._language(request), self._origin(request)
         return self._kept(request, lambda: activation_page(self._site, lang, query, origin))
 
@@ -173,20 +173,27 @@ class PlanRoutes:
         )
 
     def _asked(self, request: Request) -> PlanState:
-        query = parse_qsl(request.url.query, keep_blank_values=True)
-        return read_plan_state(self._site.models, self._language(request), query)
+        return read_plan_state(self._site.models, self._language(request), _query(request))
 
     def _posted(self, request: Request, fields: list[tuple[str, str]]) -> PlanState:
         given = dict(fields)
         # A file goes before the text that may still stand beside it.
         own = given.get("own_file") or given.get("own", "")
-        return read_plan_state(self._site.models, self._language(request), fields, own)
+        # A button that leads from an answer has the state in its address, as a link has: the form adds the model alone.
+        asked = _query(request)
+        if dict(asked).get("from") != "own":
+            asked = fields
+        return read_plan_state(self._site.models, self._language(request), asked, own)
 
 
 def _found(made: Stored | None) -> Stored:
     if made is None:
         raise HTTPException(404)
     return made
+
+
+def _query(request: Request) -> list[tuple[str, str]]:
+    return parse_qsl(request.url.query, keep_blank_values=True)
 
 
 def _line(data: dict[str, object]) -> str:

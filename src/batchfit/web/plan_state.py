@@ -53,7 +53,7 @@ Source = Literal["catalogue", "points", "own"]
 SOURCES: tuple[Source, ...] = ("catalogue", "points", "own")
 
 #: Fields of the form that stand for others of the address.
-_BESIDE = ("batch_unit", "trained", "from", "tab", *FIELDS)
+_BESIDE = ("batch_unit", "trained", "from", *FIELDS)
 #: Those that the home page asks for.
 BRIEF = ("model", "batch", "batch_unit", "gpu", "gpus")
 #: What a person calls a file of their own in a command.
@@ -288,10 +288,7 @@ def _given(state: PlanState, query: Iterable[tuple[str, str]]) -> dict[str, str]
             state.malformed = True
             state.add(BadInput(name, REPEATED))
         given.setdefault(name, text.strip()[:LONGEST])
-    found = {name: text for name, text in given.items() if text}
-    if tab := found.pop("tab", ""):  # a button beside the framework that the form has
-        found["emit"] = tab
-    return found
+    return {name: text for name, text in given.items() if text}
 
 
 def _read(state: PlanState, name: str, text: str) -> Iterator[tuple[str, Any]]:

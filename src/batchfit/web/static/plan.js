@@ -109,7 +109,7 @@ function start() {
     if (!home) {
       document.title = answer.title;
       for (const link of document.querySelectorAll("[data-language]")) {
-        link.href = answer.querySelector(`[data-language="${link.dataset.language}"]`).href;
+        link.formAction = link.href = answer.querySelector(`[data-language="${link.dataset.language}"]`).href;
       }
     }
     // A step back in a frame would be one of the page around it.
@@ -186,16 +186,14 @@ function start() {
   });
   form.addEventListener("focusout", () => { typing = null; });
   form.addEventListener("submit", (event) => {
-    const tab = event.submitter?.name === "tab";
-    if (home || (event.submitter?.hasAttribute("formaction") && !tab)) return;
+    if (home || event.submitter?.hasAttribute("formaction")) return;
     event.preventDefault();
-    if (tab) hold("emit", event.submitter.value);
     want({ address: typed(), history: "replace" });
   });
   root.addEventListener("click", (event) => {
-    const link = event.target.closest("[data-live] a");
+    const link = event.target.closest("[data-live] :is(a, [formaction])");
     if (home || !link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
-    const to = new URL(link.href);
+    const to = new URL(link.href ?? link.formAction);
     if (to.pathname !== path || link.hasAttribute("download")) return;
     event.preventDefault();
     const stays = link.hasAttribute("data-stay");
