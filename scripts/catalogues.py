@@ -35,6 +35,7 @@ SOURCES = [
     "fields.py",
     "presets.py",
     "samples.py",
+    "sentences.py",
     "wording.py",
     "charts.py",
     "gpus.py",
@@ -72,14 +73,18 @@ def texts() -> list[tuple[Text, str]]:
     """Every text with the file that it stands in, each once, in the order in which it is found."""
     found: dict[Text, str] = {}
     for text, where in [*_in_records(), *_in_templates(), *_in_sources()]:
-        if isinstance(text, tuple) or _has_words(text):
+        if isinstance(text, tuple) or _is_of_a_language(text):
             found.setdefault(text, where)
     return list(found.items())
 
 
-def _has_words(text: str) -> bool:
-    """Whether a text has anything to translate beside what is put in."""
-    return any(letter.isalpha() for part, *_ in string.Formatter().parse(text) for letter in part)
+def _is_of_a_language(text: str) -> bool:
+    """Whether a text has anything to translate beside what is put in: words, or punctuation around it, which some
+    languages write in signs of their own."""
+    parts = list(string.Formatter().parse(text))
+    own = "".join(part for part, *_ in parts)
+    filled = any(name is not None for _, name, *_ in parts)
+    return any(letter.isalpha() for letter in own) or (filled and any(sign in own for sign in ".,:;()"))
 
 
 def _in_records() -> Iterator[tuple[Text, str]]:

@@ -97,6 +97,7 @@ def test_faults_are_found() -> None:
     assert faults("微批次小时用 5% 到 8%", "zh-Hans")
     assert faults("從 5 到 8%", "zh-Hant")
     assert faults("10,000 億個 token", "zh-Hant")
+    assert faults(bare("{name}: {text}"), "zh-Hant")
     assert not faults("微批次很小时，8 小时用 5% 到 8%，2,800 亿个", "zh-Hans")
     assert faults("顯示卡 (80 GB)", "zh-Hant")
     assert faults(bare("GPU{n}基、空きは分からない"), "ja")

@@ -46,6 +46,8 @@ def test_texts_are_found_wherever_they_stand() -> None:
     assert found["must be a whole number from {minimum} to {maximum}; you typed {typed}"] == "fields.py"
     assert found["was given more than once in the address; give it once"] == "web/state.py"
     assert found["{label} read as {number}"] == "cli/calc.py"
+    assert found["{one}, {other}"] == "sentences.py"
+    assert "{samples}" not in found
     assert found["Skip to the content"] == "web/templates/base.html"
 
 

@@ -18,7 +18,7 @@ from batchfit.numbers import format_number
 from batchfit.palette import COLOURS, FILLS, INTERFACE, KINDS, PARTS, style_of
 from batchfit.planning.result import Plan, Plans
 from batchfit.planning.sensitivity import Curve
-from batchfit.sentences import Sentence, Size, in_language
+from batchfit.sentences import Sentence, Size, in_language, parted
 from batchfit.sentences import size as plain_size
 from batchfit.units import UNITS, format_bytes
 
@@ -189,7 +189,9 @@ def memory_bar(plan: Plan, lang: str = SOURCE, width: int = WIDTH) -> str:
     shapes.append(_path(f"M{line:.1f} 18V74", "limit"))
     anchor = "end" if line > width / 2 else ""
     shapes.append(_text(line, 12, _on_the_card(plan.capacity_bytes, lang), f"limit-text small {anchor}"))
-    parts = "; ".join(f"{in_language(each.label, lang)} {size_text(each.nbytes, lang)}" for each in shown)
+    parts = parted(
+        (f"{in_language(each.label, lang)} {size_text(each.nbytes, lang)}" for each in shown), lang
+    )
     said = Sentence("Memory on one GPU at the peak: {parts}.", parts=parts)
     return _picture(beneath.end, in_language(said, lang), shapes, width)
 

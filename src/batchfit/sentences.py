@@ -3,6 +3,7 @@ it in another language and a program can print it as it is."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -69,6 +70,20 @@ def in_language(text: str, lang: str) -> str:
         return str(text)
     template = catalogue(lang).text(text.template)
     return template.format(**{name: said(value, lang) for name, value in text.params.items()})
+
+
+def listed(texts: Iterable[str], lang: str) -> str:
+    """Texts one after another, with the comma of a language between them."""
+    return _between(catalogue(lang).text("{one}, {other}")).join(texts)
+
+
+def parted(texts: Iterable[str], lang: str) -> str:
+    """Longer texts one after another, with the semicolon of a language between them."""
+    return _between(catalogue(lang).text("{one}; {other}")).join(texts)
+
+
+def _between(pair: str) -> str:
+    return pair.removeprefix("{one}").removesuffix("{other}")
 
 
 def is_translated(text: str, lang: str) -> bool:

@@ -18,6 +18,7 @@ from batchfit.numbers import (
     format_power,
     percent_sign,
 )
+from batchfit.sentences import listed
 from batchfit.units import UNITS
 
 
@@ -114,7 +115,7 @@ def chosen(of: Field, value: Input, lang: str) -> str:
     wanted = (value,) if isinstance(value, str) else value
     assert isinstance(wanted, tuple)
     labels = [catalogue(lang).text(each.label) for each in of.choices if each.value in wanted]
-    return ", ".join(labels) or "–"
+    return listed(labels, lang) or "–"
 
 
 def all_in_words(

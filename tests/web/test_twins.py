@@ -366,9 +366,9 @@ def test_shares_durations_and_figures_are_worded_alike(lang: str) -> None:
             expected.append(in_words(output, value, lang, unit))
     assert evaluate(node().folder / "wording.js", "inWords", calls) == expected
     modules = EVERYTHING.field("modules")
-    chosen_calls = [[data["fields"]["modules"], list(some)] for some in ((), ("q",), ("q", "k"))]
+    chosen_calls = [[data["fields"]["modules"], list(some), data] for some in ((), ("q",), ("q", "k"))]
     assert evaluate(node().folder / "wording.js", "chosen", chosen_calls) == [
-        chosen(modules, tuple(some), lang) for _, some in chosen_calls
+        chosen(modules, tuple(some), lang) for _, some, _ in chosen_calls
     ]
 
 

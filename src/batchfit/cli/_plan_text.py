@@ -102,7 +102,8 @@ def show(
         screen.print(say(Sentence("Nearest to the target:") if beside else Sentence("What comes closest:")))
         screen.print(table(tuple(near.plan for near in answer.nearest), screen.width, lang))
         for near in answer.nearest:
-            screen.print(f"  {near.plan.batch}: {say(near.why)}")
+            named = Sentence("{name}: {text}", name=near.plan.batch, text=near.why)
+            screen.print(f"  {say(named)}")
         screen.print()
     if curve and answer.curve:
         screen.print(memory_curve(answer.curve, screen.width, lang))
@@ -111,7 +112,7 @@ def show(
         screen.print(table(answer.front, screen.width, lang))
     for note in answer.notes:
         screen.print(say(note))
-    room = Sentence("{gpu}: {capacity}", gpu=answer.gpu, capacity=answer.capacity.said)
+    room = Sentence("{name}: {text}", name=answer.gpu, text=answer.capacity.said)
     screen.print(f"[dim]{say(room)}[/]")
     for assumption in answer.assumptions:
         said = say(Sentence("Assumed: {assumption}", assumption=understood(assumption)))

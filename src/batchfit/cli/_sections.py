@@ -8,6 +8,7 @@ from batchfit.calculator import Calculator, Cards, Results, Table
 from batchfit.cli._panel import Panel
 from batchfit.languages import translate
 from batchfit.sections import fitting, rows
+from batchfit.sentences import listed
 from batchfit.wording import cell, chosen, in_words
 
 #: Cards named; of the others only the number.
@@ -35,14 +36,15 @@ def _show_table(
 ) -> None:
     field = calculator.field(table.over)
     columns = [calculator.output(name) for name in table.columns]
-    names = ", ".join(translate(column.label, lang) for column in columns)
-    panel.note(f"{translate(table.title, lang)} ({names}):")
+    names = listed((translate(column.label, lang) for column in columns), lang)
+    title = translate(table.title, lang)
+    panel.note(translate("{title} ({names}):", lang).format(title=title, names=names))
     for row in rows(calculator, table, results.inputs):
         first, *others = (cell(column, row.cell(column.name), lang, units) for column in columns)
         label = (
             chosen(field, row.value, lang) if field.is_choice else in_words(field, _number(row.value), lang)
         )
-        panel.row(f"{'→' if row.here else ' '} {label}", first, ", ".join(others))
+        panel.row(f"{'→' if row.here else ' '} {label}", first, listed(others, lang))
 
 
 def _number(value: object) -> int | float:
@@ -55,7 +57,8 @@ def _show_cards(panel: Panel, section: Cards, results: Results, lang: str) -> No
     if not names:
         panel.note(translate("It fits on no single card of the catalogue.", lang))
         return
-    shown = ", ".join(names[:_NAMED])
+    shown = listed(names[:_NAMED], lang)
     if len(names) > _NAMED:
         shown = translate("{names} and {count} more", lang).format(names=shown, count=len(names) - _NAMED)
-    panel.note(f"{translate(section.title, lang)}: {shown}")
+    title = translate(section.title, lang)
+    panel.note(translate("{name}: {text}", lang).format(name=title, text=shown))

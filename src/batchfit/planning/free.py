@@ -48,11 +48,23 @@ def _range(plan: Plan, option: Option) -> Sentence:
     )
 
 
+#: The passes that places in a step begin with: "backward: model.layers.*.mlp".
+_PASSES = {"forward": Sentence("forward"), "backward": Sentence("backward")}
+
+
+def _place(where: str) -> str:
+    """A place in the step, its pass in the reader's language; what runs there is code."""
+    passed, _, module = where.partition(": ")
+    if passed not in _PASSES:
+        return where
+    return Sentence("{name}: {text}", name=_PASSES[passed], text=module) if module else _PASSES[passed]
+
+
 def binds(plan: Plan) -> Sentence:
     """Where in the step memory is highest."""
     place: str = ""
     if plan.binding_where != PHASE_NAMES[plan.binding_phase]:
-        place = Sentence(" ({place})", place=plan.binding_where)
+        place = Sentence(" ({place})", place=_place(plan.binding_where))
     if plan.binding_phase == "optimizer_step":
         return Sentence("The optimizer step binds{place}", place=place)
     if plan.binding_phase == "later_micro":

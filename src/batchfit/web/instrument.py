@@ -22,6 +22,7 @@ from batchfit.numbers import format_compact, magnitudes, percent_sign
 from batchfit.pictures import Picture
 from batchfit.presets import Entry, Preset
 from batchfit.scales import spellings, written
+from batchfit.sentences import listed
 from batchfit.units import UNITS
 from batchfit.web import section_views
 from batchfit.web.drawing import draw
@@ -325,6 +326,8 @@ class Instrument:
         of: list[Field | Output] = [*self.calculator.fields, *self.calculator.outputs]
         kinds = {each.kind for each in of}
         found: dict[str, Any] = {"magnitudes": magnitudes(self.lang)}
+        if "choice" in kinds or "choices" in kinds:
+            found["comma"] = listed(["", ""], self.lang)
         if "share" in kinds:
             found["percent"] = percent_sign(self.lang)
         if "seconds" in kinds:

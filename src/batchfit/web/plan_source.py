@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from batchfit.numbers import format_number
-from batchfit.sentences import Sentence, in_language
+from batchfit.sentences import Sentence, in_language, parted
 from batchfit.units import split_unit
 from batchfit.web.plan_lists import Choice
 from batchfit.web.plan_points import PAIRS, ROWS
@@ -97,11 +97,11 @@ class SourceForm:
             )
             for each in own.match.differences
         ]
-        listed = "; ".join(in_language(each, self._lang) for each in apart)
+        differences = parted((in_language(each, self._lang) for each in apart), self._lang)
         said = Sentence(
             "Nearest in the catalogue: {model}, but {differences}.",
             model=own.match.entry.title,
-            differences=listed,
+            differences=differences,
         )
         return in_language(said, self._lang)
 

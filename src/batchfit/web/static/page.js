@@ -182,7 +182,7 @@ function showResults(results) {
   const described = { ...calculator.fields, ...calculator.outputs, ...extra, ...(inverse && { [inverse.drift.name]: inverse.drift }) };
   const words = {};
   for (const [name, of] of Object.entries(described)) {
-    if (of.choices) words[name] = chosen(of, results.readings[name].value);
+    if (of.choices) words[name] = chosen(of, results.readings[name].value, calculator);
     else if (name in known) words[name] = inWords(of, known[name], unitFor(of, shown), calculator);
   }
   results.answer = fill(calculator.answer, words);

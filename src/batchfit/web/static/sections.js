@@ -46,7 +46,7 @@ function showTable(place, { over, columns, values }, context) {
     const known = evaluated(context, { ...results.inputs, [over]: value }) ?? {};
     const name = document.createElement("th");
     name.scope = "row";
-    name.textContent = field.choices ? chosen(field, value) : worded(context, field, value);
+    name.textContent = field.choices ? chosen(field, value, calculator) : worded(context, field, value);
     row.append(name, ...columns.map((column) => {
       const cell = document.createElement("td");
       cell.textContent = worded(context, calculator.outputs[column], known[column]);

@@ -42,8 +42,8 @@ export function inWords(of, value, unit, calculator) {
 }
 
 /** What was chosen, in words. */
-export function chosen(field, value) {
-  return [value].flat().map((each) => field.choices[each]).join(", ") || "–";
+export function chosen(field, value, { comma }) {
+  return [value].flat().map((each) => field.choices[each]).join(comma) || "–";
 }
 
 /** A difference with its sign. */
