@@ -49,6 +49,8 @@ _EVERYWHERE = {
     r"[ \t]\n": "a space at the end of a line",
     r"\d -\d| - ": "a hyphen for a minus or a dash",
     r"['\"]": "a straight quotation mark",
+    # German and French have pairs of them, as "die die" and "vous vous".
+    r"\b(?!(?:d(?:er|ie|as|em|en)|[nv]ous)\b)([^\W\d_A-Z]+)\s\1\b": "a word that stands twice",
 }
 
 

@@ -105,6 +105,8 @@ def test_faults_are_found() -> None:
     assert faults("이 비를 쓰고 스텝을 밟습니다", "ko")
     assert not faults("이 비율에 비해 비용이 준비됩니다", "ko")
     assert faults("Ton modèle : voilà", "fr")
+    assert faults("256 de 4.096 tokens cada uma uma.", "pt-BR")
+    assert not faults("für die die Rate gilt", "de")
     assert faults("أضف A و B", "ar")
     assert not faults(bare("seit PyTorch 2.8 etwa `5 %`"), "de")
     assert all("forbidden" in particulars for particulars in PARTICULARS.values())
