@@ -5,8 +5,8 @@ import re
 import pytest
 
 from batchfit import calculators
-from batchfit.bidi import isolated, with_isolates
-from batchfit.languages import direction, languages
+from batchfit.bidi import isolated, with_isolates, with_isolates_around_values
+from batchfit.languages import direction, languages, translate
 from batchfit.wording import in_words
 from tests.test_catalogue_wording import forms
 
@@ -28,10 +28,35 @@ def marked(text: str) -> str:
         "الناتج ⟨2 GB⟩. 64 وحدة، ⟨√8 ≈ 2.8⟩ مرة",
         "لا شيء هنا: 1,000 و 32",
         "من 1 إلى ⟨5%⟩، وعند ⟨58%⟩ تضيع نسبة ⟨42%⟩.",
+        "بالخيار ⟨--allow-trace⟩، ثم ⟨backward()⟩ مرة",
     ],
 )
 def test_a_left_to_right_piece_is_held_together(text: str) -> None:
     assert marked(text.replace("⟨", "").replace("⟩", "")) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "⟨AdamW⟩، 8 بت",
+        "عدد وحدات ⟨GPU⟩: 8 وحدات مدة أسبوع",
+        "{micro_batch} لكل ⟨GPU⟩ × {steps} × {gpus}",
+        "⟨{n} GB/s⟩",
+        "⟨{time} µs⟩ لإطلاق نواة",
+        "{n} ساعات ⟨GPU⟩",
+        "⟨4:12GB,8:14GB⟩ أو `5%` في كل بطاقة",
+        "AdamW (fused)",
+    ],
+)
+def test_a_text_of_a_catalogue_is_held_together_around_its_values(text: str) -> None:
+    typed = text.replace("⟨4:12GB", "\u20664:12GB").replace("14GB⟩", "14GB\u2069")
+    held = with_isolates_around_values(typed.replace("⟨", "").replace("⟩", ""), "ar")
+    assert held.replace("\u2066", "⟨").replace("\u2069", "⟩") == text
+
+
+def test_catalogues_hold_together_what_runs_from_left_to_right() -> None:
+    assert translate("GPU-hours", "ar") == "ساعات \u2066GPU\u2069"
+    assert with_isolates_around_values("{n} GB/s", "de") == "{n} GB/s"
 
 
 def test_a_formula_stays_on_its_line_where_it_fits_on_any() -> None:

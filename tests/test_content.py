@@ -359,7 +359,8 @@ def test_the_glossary_has_every_label_of_the_calculator(lang: str) -> None:
 def test_the_catalogue_uses_the_glossarys_words_for_the_labels(lang: str) -> None:
     terms = {english.casefold(): term for english, term, _ in glossary(lang)}
     for field in CALCULATOR.fields:
-        assert translate(field.label, lang).casefold() == terms[field.label.casefold()].casefold()
+        label = re.sub(r"[\u2066\u2069]", "", translate(field.label, lang))
+        assert label.casefold() == terms[field.label.casefold()].casefold()
 
 
 _LETTER = r"[\w\u064b-\u0652]"  # the marks of Arabic are no letters to \w

@@ -64,6 +64,8 @@ def catalogue(lang: str) -> Catalogue:
     from babel.messages.plurals import get_plural
     from babel.messages.pofile import read_po
 
+    from batchfit.bidi import with_isolates_around_values as held
+
     locale = lang.replace("-", "_")
     with (_LOCALE / f"{lang}.po").open("rb") as file:
         messages = [message for message in read_po(file, locale=locale) if message.id and not message.fuzzy]
@@ -72,9 +74,9 @@ def catalogue(lang: str) -> Catalogue:
     for message in messages:
         if isinstance(message.id, str):
             if isinstance(message.string, str) and message.string:
-                texts[message.id] = message.string
+                texts[message.id] = held(message.string, lang)
         elif isinstance(message.string, tuple | list) and all(message.string):
-            plurals[message.id[0]] = tuple(message.string)
+            plurals[message.id[0]] = tuple(held(form, lang) for form in message.string)
     return Catalogue(texts, plurals, _plural_index(get_plural(locale).plural_expr))
 
 
