@@ -1,6 +1,10 @@
 """Fields: one record reads what people type and refuses what it cannot use."""
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +116,28 @@ EVERY = {field.name: field for field in EVERYTHING.fields}
 def test_a_count_may_be_shortened_and_is_spelled_out(typed: str, lang: str, value: int, spelled: str) -> None:
     reading = EVERY["parameters"].read(typed, lang)
     assert (reading.value, reading.spelled) == (value, spelled)
+
+
+#: Counts in several units, as both Python and JavaScript read it.
+MIXED = json.loads((Path(__file__).parent / "cases/mixed_counts.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("case", MIXED["read"], ids=lambda case: case["text"])
+def test_a_count_in_several_units_is_read_as_one_of_the_first(case: dict[str, Any]) -> None:
+    field = replace(EVERY["parameters"], minimum=0, maximum=10**16)
+    reading = field.read(case["text"], case["lang"])
+    assert reading.value == case["value"]
+    assert reading.spelled == f"{case['value']:,}"
+    assert in_field(field, reading, case["lang"]) == case["shown"]
+    for other in languages():
+        assert field.read(canonical(field, reading), other).value == case["value"]
+
+
+@pytest.mark.parametrize("case", MIXED["refused"], ids=lambda case: f"{case['text']}-{case['lang']}")
+def test_a_count_in_units_that_make_no_sense_is_refused(case: dict[str, Any]) -> None:
+    field = replace(EVERY["parameters"], minimum=0, maximum=10**16)
+    with pytest.raises(BadInput, match=f"you typed {re.escape(case['text'])}"):
+        field.read(case["text"], case["lang"])
 
 
 @pytest.mark.parametrize(

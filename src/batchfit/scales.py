@@ -44,6 +44,7 @@ _SPELLINGS = {
 }
 
 _EXACT = Context(prec=400)
+_PART = re.compile(r"(([0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,20}) ?([^\x00-\x7f\W\d_]{0,2}) ?)")
 _SUFFIXED = re.compile(r"\s*(.*?)\s*([^\W\d_]+(?:\s[^\W\d_]+)*|[%٪％﹪])\.?\s*", re.S)
 
 
@@ -72,10 +73,43 @@ def written(scale: str, lang: str) -> str:
 def split_scale(text: str, scales: Mapping[str, Scale], lang: str) -> tuple[str, str | None]:
     """The number's text and its scale: "7B" gives ("7", "B"), "4.1億" ("4.1", "e8"); a bare number has None. What is no
     scale stays part of the number's text, where the reader will name it."""
+    if mixed := _mixed(unicodedata.normalize("NFKC", text).strip(), scales, lang):
+        return mixed
     found = _SUFFIXED.fullmatch(unicodedata.normalize("NFC", text)) if scales else None
     if found and (name := spellings(scales, lang).get(" ".join(found[2].lower().split()))):
         return found[1], name
     return text.strip(), None
+
+
+def _mixed(text: str, scales: Mapping[str, Scale], lang: str) -> tuple[str, str] | None:
+    """A whole number in several of the units that East Asian languages count in, as one number of the first of them:
+    "3億5000万" gives ("350000000e-8", "e8"), which every language reads alike; "5千万" ("50000000e-4", "e4").
+
+    None for what is no such number. What stands before a unit, and all that comes after it, has to be smaller than the
+    next larger one: nobody can tell whether 1億20000万 lacks a unit or has a digit too many. One digit behind the last
+    unit is refused, since to Chinese readers 1万5 is 15,000, and to Japanese ones 10,005.
+    """
+    parts = _PART.findall(text)
+    if text.isascii() or "".join(part for part, *_ in parts) != text:
+        return None
+    known = spellings(scales, lang)
+    if len(parts) == 1 and parts[0][2] in known:
+        return None
+    total, room, first = 0, 0, ""
+    for _, digits, word in parts:
+        names = [known[word]] if word in known else [known.get(each, "") for each in word]
+        powers = [scales.get(name, (1, 0))[1] for name in names]
+        value = int(digits.replace(",", "")) * 10 ** sum(powers)
+        last = powers[-1] if powers else 0
+        if 0 in powers or (len(powers) > 1 and value >= 100**last):
+            return None
+        if first and (value >= room or len(word + digits) < 2):
+            return None
+        first = first or "".join(names[-1:])
+        if scales.get(first, (1, 0))[1] < 4:  # thousands alone are no unit to go on from
+            return None
+        total, room = total + value, 10**last if word else 0
+    return f"{total}e-{scales[first][1]}", first
 
 
 def scaled(number: Decimal, scale: Scale) -> Decimal:

@@ -4,6 +4,7 @@ run in and is compared in the browser."""
 import json
 import random
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,6 +91,8 @@ TYPED = [
 ]
 
 
+#: Counts in several units.
+MIXED = json.loads((Path(__file__).parents[1] / "cases/mixed_counts.json").read_text(encoding="utf-8"))
 #: What more there is to type where a number may have a suffix, or where one chooses.
 CHOSEN = [
     *[
@@ -151,6 +154,7 @@ CHOSEN = [
         "٧ مليار",
         "٥ آلاف",
     ],
+    *dict.fromkeys(case["text"] for kind in ("read", "refused") for case in MIXED[kind]),
 ]
 
 

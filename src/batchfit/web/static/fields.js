@@ -27,7 +27,7 @@ export function readField(field, text, unit, { lang, units }) {
   let number = text;
   let chosen = field.unit;
   if (field.kind === "bytes") [number, chosen] = splitUnit(text, unit, units);
-  else if (field.scales) [number, chosen] = splitScale(text, unit, field.spellings);
+  else if (field.scales) [number, chosen] = splitMixed(text, field) ?? splitScale(text, unit, field.spellings);
   let read;
   try {
     read = readNumber(number, lang);
@@ -72,6 +72,26 @@ function splitScale(text, chosen, spellings) {
   const found = /^\s*(.*?)\s*(\p{L}+(?:\s\p{L}+)*|[%٪％﹪])\.?\s*$/su.exec(text.normalize("NFC"));
   const scale = found && spellings[found[2].toLowerCase().replace(/\s/g, " ")];
   return scale ? [found[1], scale] : [text.trim(), chosen];
+}
+
+/** A whole number in several East Asian units, in the first of them: "3億5000万" is ["350000000e-8", "e8"]. */
+function splitMixed(text, { spellings, scales }) {
+  const typed = text.normalize("NFKC").trim();
+  const parts = [...typed.matchAll(/([0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,20}) ?(\p{Lo}{0,2}) ?/gu)];
+  if (parts.map(([part]) => part).join("") !== typed || (parts.length < 2 && spellings[parts[0]?.[2]])) return;
+  let [total, room, first] = [0n, 0n];
+  for (const [, digits, word] of parts) {
+    const names = spellings[word] ? [spellings[word]] : [...word].map((each) => spellings[each]);
+    const powers = names.map((name) => BigInt(scales[name]?.[1] ?? 0));
+    const [one, other] = powers;
+    const value = powers.reduce((product, power) => product * 10n ** power, BigInt(digits.replaceAll(",", "")));
+    if (powers.includes(0n) || (other && value >= 100n ** other) || (first && (value >= room || !(word || digits[1])))) return;
+    first ??= names.at(-1);
+    if (!(scales[first]?.[1] >= 4)) return;
+    total += value;
+    room = word ? 10n ** powers.at(-1) : 0n;
+  }
+  return first && [`${total}e-${scales[first][1]}`, first];
 }
 
 /**
