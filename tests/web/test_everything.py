@@ -126,6 +126,21 @@ def test_a_preset_is_offered_while_a_field_that_it_fills_is_there(client: TestCl
     assert seen == {True, False}
 
 
+def test_each_entry_of_a_preset_has_what_it_fills_in(client: TestClient) -> None:
+    for slug in calculators.slugs():
+        calculator = calculators.load(slug)
+        for preset in calculator.presets:
+            options = parse(client.get(f"/de/{slug}").text).one("select", name=preset.name)
+            names = options.attributes["data-preset"].split(" ")
+            for entry in preset.usable():
+                texts = options.one("option", value=entry.name).attributes["data-texts"].split(" ")
+                assert len(texts) == len(names)
+                for name, text in zip(names, texts, strict=True):
+                    field = calculator.field(name)
+                    for lang in languages():
+                        assert field.read(text, lang).value == field.read(preset.texts(entry)[name]).value
+
+
 def test_a_preset_that_is_not_offered_does_not_count(client: TestClient) -> None:
     path, hours = "/en/compute-optimal-model-size", "budget_in=gpu-hours&gpu=a100-80gb"
     usual, counted = client.get(f"{path}.json").json(), client.get(f"{path}.json?{hours}").json()

@@ -112,6 +112,11 @@ class Instrument:
                 found.append(preset)
         return found
 
+    def filled_in(self, preset: Preset, entry: Entry) -> list[str]:
+        """What an entry fills in, field by field, as every language reads it: without spaces."""
+        read = ((self.calculator.field(name), text) for name, text in preset.texts(entry).items())
+        return [canonical(each, each.read(text)) for each, text in read]
+
     def in_use(self, each: Field) -> bool:
         """Whether a field belongs to the direction shown, and results may depend on it."""
         return each.name in self.state.typed and self.state.applies(each)
@@ -337,17 +342,7 @@ class Instrument:
                 {"field": each.field, "holds": each.holds.__name__, "message": self.texts.text(each.message)}
                 for each in self.calculator.checks
             ]
-        if self.calculator.presets:
-            found["presets"] = {
-                preset.name: {entry.name: self._entry_texts(preset, entry) for entry in preset.usable()}
-                for preset in self.calculator.presets
-            }
         return found
-
-    def _entry_texts(self, preset: Preset, entry: Entry) -> dict[str, str]:
-        """What an entry fills in, as every language reads it."""
-        read = ((self.calculator.field(name), text) for name, text in preset.texts(entry).items())
-        return {each.name: canonical(each, each.read(text)) for each, text in read}
 
     def _field_for_script(self, each: Field) -> dict[str, Any]:
         found: dict[str, Any] = {

@@ -21,7 +21,7 @@ const QUIET = 900; // milliseconds without typing before the result is spoken
 const defaults = Object.fromEntries(Object.values(calculator.fields).filter((field) => field.default !== null)
   .map((field) => [field.name, canonical(field, readField(field, field.default, field.unit, calculator))]));
 /** What a field holds unless something else is given for it: what a preset fills in, or its default. */
-const usual = (name) => presets?.filled(calculator)[name] ?? defaults[name];
+const usual = (name) => presets?.filled()[name] ?? defaults[name];
 
 /** Whether the inverse's field is given, and its solved field found. */
 let backwards = calculator.inverted;
@@ -97,10 +97,7 @@ function queryOf(readings, fields = fieldsInUse()) {
 /** Reads the form and shows what follows from it. `asServed`: what stands beside the fields is the server's, and right. */
 function update({ asServed = false } = {}) {
   for (const field of fieldsInUse()) if (field.onlyWhen) use(field.name, applies(field));
-  // A preset is offered while any field that it fills applies.
-  for (const [name, entries] of Object.entries(calculator.presets ?? {})) {
-    use(name, Object.keys(Object.values(entries)[0]).some((filled) => applies(calculator.fields[filled])));
-  }
+  presets?.offer(use, (name) => applies(calculator.fields[name]));
   const { readings, wrong } = read();
   let results;
   if (!Object.keys(wrong).length) {
@@ -343,7 +340,7 @@ function refill(fields, texts) {
   }
 }
 
-presets?.attach(calculator, (texts) => {
+presets?.attach((texts) => {
   refill(Object.keys(texts).map((name) => calculator.fields[name]), texts);
   update();
   moveSliders();
