@@ -19,7 +19,7 @@ from batchfit.planning.fit import capacity
 from batchfit.planning.free import notes
 from batchfit.planning.gpu_counts import Elastic
 from batchfit.planning.nearest import beside, in_memory
-from batchfit.planning.options import Option, options
+from batchfit.planning.options import Option
 from batchfit.planning.pareto import front
 from batchfit.planning.present import Comparison, predict
 from batchfit.planning.rank import Scores
@@ -150,7 +150,7 @@ def elastic(profile: MemoryProfile | Sequence[MemoryProfile], gpus: Sequence[int
 def answer(situation: Situation, top: int = TOP) -> Plans:
     """Searches, ranks, and says what is nearest and what to change where the target is not met."""
     request = situation.request
-    found = options(situation.chosen, request)
+    found = situation.options
     scores = search(found, request)
     ranked = best_first(scores, found)
     # Tight plans are told only where nothing fits for sure: they come last anyway.
@@ -274,4 +274,4 @@ def _assumptions(situation: Situation, found: Sequence[Option]) -> tuple[str, ..
 
 def _sources(found: Sequence[Option]) -> tuple[str, ...]:
     """Where the rates that times are computed from come from."""
-    return next((option.clock.sources for option in found if option.clock), ())
+    return next((option.rates.sources for option in found if option.rates and option.timed), ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from batchfit.gpus import load_gpus
 from batchfit.planning.eight_bit import with_eight_bit_optimizer
@@ -30,6 +31,11 @@ class Situation:
     profiles: tuple[MemoryProfile, ...]
     chosen: tuple[MemoryProfile, ...]
     request: Request
+
+    @cached_property
+    def options(self) -> list[Option]:
+        """What there is to choose among."""
+        return options(self.chosen, self.request)
 
     def best(
         self, *, profiles: Sequence[MemoryProfile] | None = None, request: Request | None = None
@@ -201,14 +207,16 @@ def _bigger_card(situation: Situation) -> Iterator[Advice]:
         and gpu.memory_bytes > request.gpu.memory_bytes
         and (gpu.supports_bf16 or not request.gpu.supports_bf16)
     ]
-    found = options(situation.chosen, request)
     one = np.array([request.micro_batch or 1], dtype=np.int64)
-    least = min((int(option.envelope.allocated(one, accumulates=False)[0]) for option in found), default=0)
+    least = [
+        (int(option.envelope.allocated(one, accumulates=False)[0]), option)
+        for option in situation.options
+        if request.reaches(option.replicas)
+    ]
     for gpu in sorted(cards, key=lambda gpu: (gpu.memory_bytes, -gpu.year)):
-        if gpu.memory_bytes < least:
-            continue
+        found = [option for nbytes, option in least if nbytes <= gpu.memory_bytes]
         asked = replace(request, gpu=gpu)
-        if (plan := best_of(on_card(found, asked), asked)) and plan.verdict == "fits":
+        if found and (plan := best_of(on_card(found, asked), asked)) and plan.verdict == "fits":
             change = Sentence("On {gpus} × {gpu}", gpus=request.gpus, gpu=gpu.name)
             yield Advice("gpu", _helps(plan, change), (f"--gpu {gpu.id}",), plan)
             return

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from batchfit.errors import BadInput
 from batchfit.gpus import Gpu, load_gpus
 from batchfit.planning.advice import Situation
 from batchfit.planning.fit import capacity
-from batchfit.planning.options import Option, options
-from batchfit.planning.search import search
-
-#: More than any card has: with it every candidate is scored, whatever it takes.
-_ENOUGH = 2**60
+from batchfit.planning.search import least_peaks
 
 
 def fitting_cards(situation: Situation) -> tuple[Gpu, ...]:
@@ -20,7 +14,7 @@ def fitting_cards(situation: Situation) -> tuple[Gpu, ...]:
     the least memory first. Cards without bf16 only where the one asked for is one, since they train in another
     precision; and for several GPUs only cards that sit together in a node."""
     request = situation.request
-    least = _least_peaks(options(situation.chosen, request), situation)
+    least = least_peaks(situation.options, request)
     found = []
     for gpu in load_gpus():
         if not gpu.supports_bf16 and request.gpu.supports_bf16:
@@ -36,17 +30,3 @@ def fitting_cards(situation: Situation) -> tuple[Gpu, ...]:
                 found.append(gpu)
                 break
     return tuple(sorted(found, key=lambda gpu: (gpu.memory_bytes, -gpu.year)))
-
-
-def _least_peaks(found: list[Option], situation: Situation) -> dict[int, int]:
-    """The smallest peak in bytes, with what the allocator reserves, for each number of replicas that reaches the
-    target."""
-    roomy = [
-        replace(each, capacity=replace(each.capacity, total_bytes=_ENOUGH), clock=None) for each in found
-    ]
-    scores = search(roomy, situation.request)
-    least: dict[int, int] = {}
-    for option, peak in zip(scores.option.tolist(), scores.peak_bytes.tolist(), strict=True):
-        replicas = found[option].replicas
-        least[replicas] = min(peak, least.get(replicas, _ENOUGH))
-    return least

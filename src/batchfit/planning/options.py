@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from batchfit.errors import BadInput
 from batchfit.kept import kept
@@ -11,7 +12,7 @@ from batchfit.planning.envelope import Envelope
 from batchfit.planning.fit import Capacity, capacity
 from batchfit.planning.rates import Rates, computes_in, rates
 from batchfit.planning.request import Request
-from batchfit.planning.throughput import StepClock, clock
+from batchfit.planning.throughput import StepClock, clock, tells_time
 from batchfit.planning.traits import checkpointing_of, seq_len_for
 from batchfit.profile import MemoryProfile
 
@@ -19,9 +20,11 @@ from batchfit.profile import MemoryProfile
 _KEPT = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Option:
-    """One of the options, with what is needed to judge its plans. `whole` is the profile as it was given."""
+    """One of the options, with what is needed to judge its plans. `whole` is the profile as it was given, `rates` are
+    what the card reaches in its precision. All else is made where it is asked for: most options reach no target, or fit
+    nowhere."""
 
     whole: MemoryProfile
     sharding: str
@@ -29,14 +32,24 @@ class Option:
     replicas: int
     seq_len: int | None
     capacity: Capacity
-    clock: StepClock | None
+    rates: Rates | None
 
     @property
     def profile(self) -> MemoryProfile:
-        """The profile of one of the replicas. It is made where it is asked for: many options reach no target."""
+        """The profile of one of the replicas."""
         return sharded(self.whole, self.sharding, self.replicas)
 
     @property
+    def timed(self) -> bool:
+        """Whether the time of its plans can be told."""
+        return tells_time(self.whole, self.rates)
+
+    @cached_property
+    def clock(self) -> StepClock | None:
+        """The time of its plans; None where it cannot be told."""
+        return clock(self.whole, self.rates, self.sharding, self.replicas, self.seq_len)
+
+    @cached_property
     def envelope(self) -> Envelope:
         """The peaks of one of the replicas."""
         return _envelope(self.profile, self.seq_len)
@@ -59,7 +72,7 @@ def options(profiles: Sequence[MemoryProfile], request: Request) -> list[Option]
                         replicas,
                         seq_len,
                         room,
-                        clock(profile, speeds[computes_in(profile)], sharding, replicas, seq_len),
+                        speeds[computes_in(profile)],
                     )
                 )
     return found
@@ -95,13 +108,7 @@ def on_card(found: Sequence[Option], request: Request) -> list[Option]:
         replace(
             option,
             capacity=capacity(request.gpu, option.replicas, request.headroom),
-            clock=clock(
-                option.whole,
-                speeds[computes_in(option.whole)],
-                option.sharding,
-                option.replicas,
-                option.seq_len,
-            ),
+            rates=speeds[computes_in(option.whole)],
         )
         for option in found
     ]

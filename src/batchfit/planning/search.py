@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from batchfit.planning.candidates import candidates
 from batchfit.planning.costs import Costs
@@ -18,6 +18,7 @@ from batchfit.planning.request import Request
 from batchfit.planning.result import Plan
 from batchfit.planning.throughput import model_error
 from batchfit.planning.traits import kind_of
+from batchfit.profile import NO_LIMIT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from batchfit.planning.envelope import Counts
 
+T = TypeVar("T")
 
 #: Candidates of several options are scored at once, up to so many numbers in an array.
 _MOST_AT_ONCE = 1_000_000
@@ -33,9 +35,10 @@ _MOST_AT_ONCE = 1_000_000
 def search(found: Sequence[Option], request: Request) -> Scores:
     """The scores of every candidate that fits, at least tightly."""
     most = {
-        index: option.envelope.largest(option.capacity.capacity_bytes, accumulates=False)
+        index: each
         for index, option in enumerate(found)
         if request.reaches(option.replicas)
+        and (each := option.envelope.largest(option.capacity.capacity_bytes, accumulates=False))
     }
     largest: dict[int, int] = {}
     for index, each in most.items():
@@ -43,10 +46,23 @@ def search(found: Sequence[Option], request: Request) -> Scores:
     tried = {replicas: _Tried.of(replicas, each, request) for replicas, each in largest.items()}
     parts = []
     for replicas, run in groupby(most, key=lambda index: found[index].replicas):
-        group, at_once = list(run), max(1, _MOST_AT_ONCE // (len(tried[replicas].micro) or 1))
-        for start in range(0, len(group), at_once):
-            parts.append(_scores(group[start : start + at_once], found, tried[replicas], request))
+        for group in tried[replicas].at_once(list(run)):
+            parts.append(_scores(group, found, tried[replicas], request))
     return _joined(parts)
+
+
+def least_peaks(found: Sequence[Option], request: Request) -> dict[int, int]:
+    """The smallest peak in bytes, with what the allocator reserves, of all candidates whatever the card has: for each
+    number of replicas that reaches the target."""
+    least: dict[int, int] = {}
+    for replicas, run in groupby(found, key=lambda option: option.replicas):
+        if not request.reaches(replicas):
+            continue
+        tried = _Tried.of(replicas, NO_LIMIT, request)
+        if len(tried.micro):
+            parts = (_sizes(group, tried)[1] for group in tried.at_once(list(run)))
+            least[replicas] = min(int(part.min()) for part in parts)
+    return least
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +92,28 @@ class _Tried:
         first = np.append(True, micro[1:] != micro[:-1])[: len(micro)]
         return cls(micro, steps, micro[first], np.cumsum(first) - 1)
 
+    def at_once(self, options: Sequence[T]) -> Iterator[Sequence[T]]:
+        """The options in groups for which all candidates are evaluated at once."""
+        most = max(1, _MOST_AT_ONCE // (len(self.micro) or 1))
+        return (options[start : start + most] for start in range(0, len(options), most))
+
 
 def _scores(indices: Sequence[int], found: Sequence[Option], tried: _Tried, request: Request) -> Scores:
-    """The candidates of some options, all of as many replicas, that fit. Memory and time are computed once for each
-    micro-batch, not for each candidate, since they follow from it and from whether there is accumulation."""
+    """The candidates of some options, all of as many replicas, that fit."""
     import numpy as np
 
     if not len(tried.micro):
         return _none()
     group = [found[index] for index in indices]
-    place, several = tried.place, tried.steps > 1
-    alone, accumulating = (_peaks(group, tried.alone, accumulates) for accumulates in (False, True))
-    peaks = np.where(several, accumulating[0][:, place], alone[0][:, place])
-    most_bytes = np.where(several, accumulating[1][:, place], alone[1][:, place])
+    peaks, most_bytes = _sizes(group, tried)
     capacity, headroom = (
         np.array([[getattr(option.capacity, name)] for option in group], dtype=np.int64)
         for name in ("capacity_bytes", "headroom_bytes")
     )
     samples = tried.micro * tried.steps * group[0].replicas
     option, candidate = np.nonzero(peaks <= capacity)
+    if not len(option):
+        return _none()
     return Scores(
         option=np.array(indices, dtype=np.int32)[option],
         micro_batch=tried.micro[candidate],
@@ -118,6 +137,19 @@ def _seconds(group: Sequence[Option], tried: _Tried, samples: Counts) -> NDArray
     per_micro, once = Costs.stacked([clock.costs for clock in clocks if clock]).times(tried.alone)
     seconds: NDArray[np.float64] = (tried.steps * per_micro[:, tried.place] + once[:, tried.place]) / samples
     return seconds
+
+
+def _sizes(group: Sequence[Option], tried: _Tried) -> tuple[Counts, Counts]:
+    """Allocated peaks, and the larger of allocated and reserved ones, of each option's candidates. They are computed
+    once for each micro-batch, as times are, since they follow from it and from whether there is accumulation."""
+    import numpy as np
+
+    place, several = tried.place, tried.steps > 1
+    alone, accumulating = (_peaks(group, tried.alone, accumulates) for accumulates in (False, True))
+    return (
+        np.where(several, accumulating[0][:, place], alone[0][:, place]),
+        np.where(several, accumulating[1][:, place], alone[1][:, place]),
+    )
 
 
 def _peaks(group: Sequence[Option], tried: Counts, accumulates: bool) -> tuple[Counts, Counts]:
@@ -156,8 +188,10 @@ def best_first(scores: Scores, found: Sequence[Option]) -> list[int]:
     """The candidates' indices, best first."""
     import numpy as np
 
+    if not len(scores):
+        return []
     steps = np.array([simplicity(option.sharding, option.checkpointing) for option in found], dtype=np.int64)
-    timed = all(option.clock is not None for option in found)
+    timed = all(option.timed for option in found)
     # Without a model of time there is no error of it; the fewest micro-batches come first.
     found_order: list[int] = order(scores, steps, model_error() if timed else 1e-9).tolist()
     return found_order

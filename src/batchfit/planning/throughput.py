@@ -126,7 +126,6 @@ class StepClock:
         bus = rates.bus(replicas)
         sent = traffic(profile, sharding, replicas)
         parts = replicas if sharding not in ("none", "ddp") else 1
-        self.sources = rates.sources
         self.costs = Costs(
             flops=step - attention,
             matmul=rates.matmul,
@@ -172,12 +171,17 @@ class StepClock:
         )
 
 
+def tells_time(profile: MemoryProfile, rates: Rates | None) -> bool:
+    """Whether the card's rates and the profile's FLOPs are known."""
+    return rates is not None and any(profile.compute.step_flops)
+
+
 @kept(_KEPT)
 def clock(
     profile: MemoryProfile, rates: Rates | None, sharding: str, replicas: int, seq_len: int | None
 ) -> StepClock | None:
     """The clock of this setting; None where the card's rates or the profile's FLOPs are not known."""
-    if rates is None or not any(profile.compute.step_flops):
+    if rates is None or not tells_time(profile, rates):
         return None
     return StepClock(profile, rates, sharding, replicas, seq_len)
 

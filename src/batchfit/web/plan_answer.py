@@ -13,6 +13,7 @@ from batchfit.errors import BadInput
 from batchfit.frameworks import Emitted
 from batchfit.gpus import Gpu
 from batchfit.planning import Plan, Plans, Situation, answer
+from batchfit.planning.advice import best_of
 from batchfit.planning.asked import as_data, first_that_fits, situation_of
 from batchfit.planning.cards import fitting_cards
 from batchfit.planning.gpu_counts import Elastic, ElasticRow
@@ -84,9 +85,9 @@ class PlanAnswer:
         if best is not None and best.replicas == gpus == self.first.gpus:
             return ElasticRow(gpus, best, "")
         asked = replace(self.situation.request, gpus=gpus, replicas=gpus)
-        if (best := self.situation.best(request=asked)) is not None:
-            return ElasticRow(gpus, best, "")
         found = options(self.situation.chosen, asked)
+        if (best := best_of(found, asked)) is not None:
+            return ElasticRow(gpus, best, "")
         nearest = beside(found, asked) or in_memory(found, asked)
         return ElasticRow(gpus, nearest[0].plan, nearest[0].why) if nearest else ElasticRow(gpus, None, "")
 
