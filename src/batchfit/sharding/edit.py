@@ -47,9 +47,9 @@ def _sum(a: Polynomial, b: Polynomial) -> Polynomial:
     return tuple([x + y for x, y in zip_longest(a, b, fillvalue=0)])
 
 
-def _total(polynomials: Iterable[Polynomial]) -> Polynomial:
-    """The sum of several, in one go: answers edit thousands of lines."""
-    return tuple(map(sum, zip_longest(*polynomials, fillvalue=0)))
+def _higher(polynomials: Iterable[Polynomial]) -> Polynomial:
+    """The sum of several without their first coefficients."""
+    return tuple(map(sum, zip_longest(*(each[1:] for each in polynomials), fillvalue=0)))
 
 
 def part(line: Line, name: str) -> Amount:
@@ -102,15 +102,29 @@ def edited(
     where: str | None = None,
     activations: Activations | None = None,
 ) -> Line:
-    """`line` with these parts and activations instead of its own, and a new sum."""
+    """`line` with these parts and activations instead of its own, and a new sum.
+
+    The sum is made in one go, since an answer edits a thousand lines: most parts are plain numbers, and only what those
+    of `longer` have beyond is summed as polynomials.
+    """
     parts = {**line.parts, **changes}
     if activations is not None:
         parts["activations"] = activations.amount
-    constants, slopes = zip(*parts.values(), strict=True)
-    kept = {name: amount for name, amount in parts.items() if any(amount[0]) or any(amount[1])}
+    constant: float = 0
+    slope: float = 0
+    kept: dict[str, Amount] = {}
+    longer: list[Amount] = []
+    for name, amount in parts.items():
+        constants, slopes = amount
+        constant += constants[0]
+        slope += slopes[0]
+        if len(constants) > 1 or len(slopes) > 1:
+            longer.append(amount)
+        if any(constants) or any(slopes):
+            kept[name] = amount
     return Line(
-        _total(constants),
-        _total(slopes),
+        (constant, *_higher(constants for constants, _ in longer)),
+        (slope, *_higher(slopes for _, slopes in longer)),
         kept,
         line.where if where is None else where,
         line.activations if activations is None else dict(activations.kinds),

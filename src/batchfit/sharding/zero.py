@@ -75,13 +75,17 @@ class _Replica:
         # too, where a new gradient is added to one that is there, so both take the lines of the latter.
         later = base.phases.get("later_micro") or base.phases.get("first_micro", ())
         micro = [(line, self.micro(line)) for line in later]
-        first, further = ({"gradients": self.gradients(each)} for each in (True, False))
+        first, further = (self.gradients(each) for each in (True, False))
+        lines = {
+            gradients: tuple(edited(line, {**held, "gradients": gradients}) for line, held in micro)
+            for gradients in {first, further}
+        }
         phases = {
-            "first_micro": tuple(edited(line, {**held, **first}) for line, held in micro),
-            "later_micro": tuple(edited(line, {**held, **further}) for line, held in micro),
+            "first_micro": lines[first],
+            "later_micro": lines[further],
             "optimizer_step": tuple(self.step(line) for line in base.phases.get("optimizer_step", ())),
         }
-        held = self.gradients(first=False)[0][0]
+        held = further[0][0]
         states = States(
             weights_bytes=round(elements.computed_weights / (self.replicas if self.zero.stage == 3 else 1)),
             gradients_bytes=round(held if self.zero.stage != 2 else held / 2),
