@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchfit import charts
 from batchfit.errors import BadInput
 from batchfit.palette import COLOURS, PARTS
 from batchfit.profile import (
@@ -21,6 +23,7 @@ from batchfit.profile import (
     Line,
     MemoryProfile,
     Model,
+    Polynomial,
     Provenance,
     ReservedPoint,
     SeqRange,
@@ -237,15 +240,33 @@ def test_repr_is_one_line() -> None:
     assert repr(profile()) == "MemoryProfile(toy, 12 parameters, states 3.906 KiB, 100 B per sample)"
 
 
-def test_the_notebook_shows_a_bar_to_scale() -> None:
-    mixed = Line(
-        (300,), (50,), {"weights": ((300,), (0,)), "activations": ((0,), (50,))}, "backward: <module>"
-    )
-    shown = profile(phases={"first_micro": (mixed,), "later_micro": (), "optimizer_step": ()})._repr_html_()
-    assert "width:75.0000%" in shown
-    assert "width:25.0000%" in shown
-    assert COLOURS["weights"] in shown
-    assert "backward: &lt;module&gt;" in shown
+def test_the_notebook_shows_a_bar_to_scale_with_activations_by_kind() -> None:
+    kinds: dict[str, tuple[Polynomial, Polynomial]] = {
+        "attention": ((0,), (30,)),
+        "logits and loss": ((0,), (20,)),
+    }
+    parts: dict[str, tuple[Polynomial, Polynomial]] = {
+        "weights": ((300,), (0,)),
+        "activations": ((0,), (50,)),
+    }
+    mixed = Line((300,), (50,), parts, "backward: <module>")
+    for line, drawn in (
+        (mixed, {"weights": 0.75, "activations": 0.25}),
+        (
+            dataclasses.replace(mixed, activations=kinds),
+            {"weights": 0.75, "attention": 0.15, "logits-and-loss": 0.1},
+        ),
+    ):
+        shown = profile(
+            phases={"first_micro": (line,), "later_micro": (), "optimizer_step": ()}
+        )._repr_html_()
+        assert "backward: &lt;module&gt;" in shown
+        rectangles = re.findall(r'<rect class="([\w-]+)" x="[\d.]+" y="24" width="([\d.]+)"', shown)
+        assert {name: float(width) for name, width in rectangles} == {
+            name: pytest.approx(share * charts.WIDTH, abs=0.1) for name, share in drawn.items()
+        }
+        assert all(f".bf .{name}{{fill:" in shown for name in drawn)
+        assert "on the card" not in shown
 
 
 def test_every_part_has_its_colour_in_order() -> None:

@@ -18,6 +18,7 @@ from batchfit.numbers import format_number
 from batchfit.palette import COLOURS, FILLS, INTERFACE, KINDS, PARTS, style_of
 from batchfit.planning.result import Plan, Plans
 from batchfit.planning.sensitivity import Curve
+from batchfit.profile import Peak
 from batchfit.sentences import Sentence, Size, in_language, parted
 from batchfit.sentences import size as plain_size
 from batchfit.units import UNITS, format_bytes
@@ -167,8 +168,17 @@ def pictures_of(answered: Plans) -> dict[str, Callable[[], str]]:
 
 def memory_bar(plan: Plan, lang: str = SOURCE, width: int = WIDTH) -> str:
     """The peak on one GPU as a stacked bar, with the card's line where the peak goes beyond it."""
-    shown = segments(plan)
-    total = max(plan.capacity_bytes, sum(segment.nbytes for segment in shown))
+    return _bar(segments(plan), lang, width, plan.capacity_bytes)
+
+
+def peak_bar(peak: Peak, lang: str = SOURCE, width: int = WIDTH) -> str:
+    """A peak of a profile, of which no card is known, as the same bar."""
+    return _bar(stretches(peak.parts, peak.activations), lang, width)
+
+
+def _bar(shown: Sequence[Segment], lang: str, width: int, capacity_bytes: int | None = None) -> str:
+    """The stretches one after the other, to scale; the card's line where its capacity is given."""
+    total = max(capacity_bytes or 1, sum(segment.nbytes for segment in shown))
     shapes: list[str] = []
     x, beneath = 0.0, _Beneath(width, _TOP + (_STRIP if any(each.kind for each in shown) else 0))
     for segment in shown:
@@ -185,10 +195,11 @@ def memory_bar(plan: Plan, lang: str = SOURCE, width: int = WIDTH) -> str:
             shapes += beneath.named(segment.style, f"{label} {size}")
         x += room
     shapes += _under_kinds(shown, width / total, width, lang)
-    line = plan.capacity_bytes / total * width
-    shapes.append(_path(f"M{line:.1f} 18V74", "limit"))
-    anchor = "end" if line > width / 2 else ""
-    shapes.append(_text(line, 12, _on_the_card(plan.capacity_bytes, lang), f"limit-text small {anchor}"))
+    if capacity_bytes is not None:
+        line = capacity_bytes / total * width
+        shapes.append(_path(f"M{line:.1f} 18V74", "limit"))
+        anchor = "end" if line > width / 2 else ""
+        shapes.append(_text(line, 12, _on_the_card(capacity_bytes, lang), f"limit-text small {anchor}"))
     parts = parted(
         (f"{in_language(each.label, lang)} {size_text(each.nbytes, lang)}" for each in shown), lang
     )

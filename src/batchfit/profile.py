@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from batchfit.errors import BadInput
-from batchfit.palette import COLOURS, KINDS, PARTS
+from batchfit.palette import KINDS, PARTS
 from batchfit.records import from_json, to_json
 from batchfit.units import format_bytes
 
@@ -420,28 +420,17 @@ class MemoryProfile:
 
     def _repr_html_(self) -> str:
         """For notebooks: the peak at the smallest traced micro-batch as one stacked bar, drawn to scale."""
+        from batchfit import charts
+
         micro_batch = self.affinity.traced[0] if self.affinity.traced else 1
         peak = self.peak(micro_batch, 2, self.seq_len.maximum if self.seq_len else None)
-        segments = "".join(_segment(part, size, peak.parts) for part, size in peak.parts.items() if size > 0)
         return (
             f'<div style="font:14px system-ui,sans-serif;max-width:60em"><p><b>{escape(self.model.name)}</b>: '
             f"{escape(format_bytes(peak.allocated_bytes))} at micro-batch {micro_batch}{escape(self._shown_length)} "
             f"({escape(peak.binding_phase)}: {escape(peak.line.where)}); "
             f"{escape(format_bytes(self.activation_per_sample))} per further sample</p>"
-            f'<div role="img" aria-label="What the peak is made of" '
-            f'style="display:flex;height:2.6em;border-radius:3px;overflow:hidden">{segments}</div></div>'
+            f"{charts.standalone(charts.peak_bar(peak))}</div>"
         )
-
-
-def _segment(part: str, size: int, parts: Mapping[str, int]) -> str:
-    share = size / max(1, sum(parts.values()))
-    shown = f"{part}<br>{format_bytes(size)}" if share > 0.12 else ""
-    text = "#111" if part in ("optimizer", "activations") else "#fff"
-    style = (
-        f"width:{share:.4%};background:{COLOURS[part]};color:{text};"
-        "font-size:11px;padding:2px 4px;box-sizing:border-box;overflow:hidden"
-    )
-    return f'<div title="{escape(part)} {escape(format_bytes(size))}" style="{style}">{shown}</div>'
 
 
 def _check_phases(phases: Mapping[str, tuple[Line, ...]], path: str) -> None:
