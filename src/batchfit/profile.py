@@ -326,21 +326,7 @@ class MemoryProfile:
         interpolated, beyond them the nearest one's holds."""
         if not self.reserved:
             return None
-        accumulates = accumulation_steps > 1
-        alike = [p for p in self.reserved if (p.accumulation_steps > 1) == accumulates] or list(self.reserved)
-        if seq_len is not None:
-            nearest = min(
-                {p.seq_len for p in alike if p.seq_len}, key=lambda s: abs(s - seq_len), default=None
-            )
-            alike = [p for p in alike if p.seq_len == nearest] or alike
-        ratios = sorted({p.micro_batch: p.reserved_bytes / p.allocated_bytes for p in alike}.items())
-        below = [(b, ratio) for b, ratio in ratios if b <= micro_batch]
-        above = [(b, ratio) for b, ratio in ratios if b >= micro_batch]
-        if not below or not above:
-            return (above or below)[0 if above else -1][1]
-        (b0, r0), (b1, r1) = below[-1], above[0]
-        share = 0.0 if b0 == b1 else (micro_batch - b0) / (b1 - b0)
-        return r0 + share * (r1 - r0)
+        return reserved_over_allocated(self.reserved, micro_batch, accumulation_steps > 1, seq_len)
 
     def _check(self, micro_batch: int, accumulation_steps: int, seq_len: int | None) -> None:
         for name, value in (("micro_batch", micro_batch), ("accumulation_steps", accumulation_steps)):
@@ -431,6 +417,24 @@ class MemoryProfile:
             f"{escape(format_bytes(self.activation_per_sample))} per further sample</p>"
             f"{charts.standalone(charts.peak_bar(peak))}</div>"
         )
+
+
+def reserved_over_allocated(
+    points: Sequence[ReservedPoint], micro_batch: int, accumulates: bool, seq_len: int | None
+) -> float:
+    """Reserved over allocated peak at a micro-batch, from replays, of which there is at least one."""
+    alike = [p for p in points if (p.accumulation_steps > 1) == accumulates] or list(points)
+    if seq_len is not None:
+        nearest = min({p.seq_len for p in alike if p.seq_len}, key=lambda s: abs(s - seq_len), default=None)
+        alike = [p for p in alike if p.seq_len == nearest] or alike
+    ratios = sorted({p.micro_batch: p.reserved_bytes / p.allocated_bytes for p in alike}.items())
+    below = [(b, ratio) for b, ratio in ratios if b <= micro_batch]
+    above = [(b, ratio) for b, ratio in ratios if b >= micro_batch]
+    if not below or not above:
+        return (above or below)[0 if above else -1][1]
+    (b0, r0), (b1, r1) = below[-1], above[0]
+    share = 0.0 if b0 == b1 else (micro_batch - b0) / (b1 - b0)
+    return r0 + share * (r1 - r0)
 
 
 def _check_phases(phases: Mapping[str, tuple[Line, ...]], path: str) -> None:

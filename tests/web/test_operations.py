@@ -119,6 +119,51 @@ def test_a_log_that_is_moved_away_is_begun_anew(tmp_path: Path, monkeypatch: pyt
     assert [each["path"] for each in lines(file)] == ["/de/", "/fr/"]
 
 
+# ---- The garbage collector ------------------------------------------------------------------------------------
+
+
+#: In a process of its own, since what is put aside is put aside for a whole process. One is asked for all objects that
+#: are looked at only once nothing else runs: tuples that are being made are among them.
+_PUT_ASIDE = """
+import gc, threading
+from starlette.testclient import TestClient
+from batchfit.web.app import create_app
+from batchfit.web.collector import YOUNG, at_rest
+from batchfit.web.model_catalogue import ModelCatalogue
+from tests.web.tiny import CALCULATOR
+
+def looked_at():
+    return any(each is line for each in gc.get_objects())
+
+models, read = ModelCatalogue(), threading.Event()
+models.entries = models.entries[:2]
+with at_rest() as put_aside:
+    started = gc.get_freeze_count()
+    models.warm(read.set)
+    assert read.wait(120)
+    line = models.profiles(models.entries[1].name)[0].phases["first_micro"][0]
+    assert gc.get_threshold()[0] == YOUNG
+    assert looked_at() and gc.get_freeze_count() <= started
+    read.clear()
+    models.warm(lambda: [put_aside(), read.set()])
+    assert read.wait(120)
+    assert not looked_at() and gc.get_freeze_count() > started > 10_000
+put_aside()
+assert looked_at() and gc.get_freeze_count() == 0 and gc.get_threshold()[0] != YOUNG
+
+ModelCatalogue.warm = lambda models, then: then()
+with TestClient(create_app((CALCULATOR,))) as client:
+    assert client.get("/en/").status_code == 200
+    assert gc.get_freeze_count() > 10_000
+assert gc.get_freeze_count() == 0
+"""
+
+
+def test_what_is_there_for_good_is_put_aside_until_the_end() -> None:
+    run = subprocess.run([sys.executable, "-c", _PUT_ASIDE], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 # ---- Figures --------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from batchfit.profile import NO_LIMIT, PHASES, MemoryProfile, evaluate
+from batchfit.profile import NO_LIMIT, PHASES, MemoryProfile, evaluate, reserved_over_allocated
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 
 class Envelope:
-    """The lines of a profile at one sequence length, ready to be evaluated at arrays of micro-batches."""
+    """The lines of a profile at one sequence length, ready to be evaluated at arrays of micro-batches.
+
+    A server keeps a thousand of them, so they hold numbers alone and not the profile, whose lines Python's garbage
+    collector would walk over again and again.
+    """
+
+    __slots__ = ("_known_ratios", "_lines", "_replayed", "_seq_len")
 
     def __init__(self, profile: MemoryProfile, seq_len: int | None) -> None:
         lines = {
@@ -33,9 +39,9 @@ class Envelope:
             )
             for accumulates in (False, True)
         }
-        self._profile = profile
+        self._replayed = profile.reserved
         self._seq_len = seq_len
-        self._known_ratios: dict[bool, tuple[list[int], list[float]]] = {}
+        self._known_ratios: dict[bool, tuple[tuple[int, ...], tuple[float, ...]]] = {}
 
     def largest(self, capacity_bytes: int, accumulates: bool) -> int:
         """The largest micro-batch whose allocated peak is at most `capacity_bytes`; 0 where none is."""
@@ -58,18 +64,19 @@ class Envelope:
         """The reserved peak in bytes where the profile was replayed through the allocator, else None."""
         import numpy as np
 
-        if not self._profile.reserved:
+        if not self._replayed:
             return None
         asked, ratios = self._ratios(accumulates)
         return _whole(allocated * np.interp(micro_batch, asked, ratios))
 
-    def _ratios(self, accumulates: bool) -> tuple[list[int], list[float]]:
+    def _ratios(self, accumulates: bool) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """Reserved over allocated where it was replayed; the profile interpolates between, as `np.interp` does."""
         found = self._known_ratios.get(accumulates)
         if found is None:
-            asked = sorted({1, *(point.micro_batch for point in self._profile.reserved)})
-            steps = 2 if accumulates else 1
-            ratios = [self._profile.reserved_ratio(b, steps, self._seq_len) or 1.0 for b in asked]
+            asked = tuple(sorted({1, *(point.micro_batch for point in self._replayed)}))
+            ratios = tuple(
+                [reserved_over_allocated(self._replayed, b, accumulates, self._seq_len) or 1.0 for b in asked]
+            )
             found = self._known_ratios[accumulates] = asked, ratios
         return found
 
@@ -80,13 +87,13 @@ def allocated(envelopes: Sequence[Envelope], micro_batch: Counts, accumulates: b
 
     lines = [envelope._lines[accumulates] for envelope in envelopes]
     most = max(map(len, lines))
-    nothing = (float("-inf"), 0.0)
-    table = np.array([each + [nothing] * (most - len(each)) for each in lines]).reshape(len(lines), most, 2)
+    nothing = ((float("-inf"), 0.0),)
+    table = np.array([each + nothing * (most - len(each)) for each in lines]).reshape(len(lines), most, 2)
     sizes = table[:, :, :1] + table[:, :, 1:] * micro_batch
     return _whole(sizes.max(axis=1, initial=0.0))
 
 
-def _highest(lines: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def _highest(lines: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     """The lines that are the highest anywhere from a micro-batch of 1 on, and few others: of a profile's dozens, some
     three decide."""
     kept: list[tuple[float, float]] = []
@@ -96,7 +103,7 @@ def _highest(lines: list[tuple[float, float]]) -> list[tuple[float, float]]:
         if slope > steepest:
             kept.append((constant, slope))
             steepest = slope
-    return kept
+    return tuple(kept)
 
 
 #: More bytes than any GPU has, yet far from where 64-bit whole numbers end: a billion samples of a large model pass it.

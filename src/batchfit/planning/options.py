@@ -16,8 +16,10 @@ from batchfit.planning.throughput import StepClock, clock, tells_time
 from batchfit.planning.traits import checkpointing_of, seq_len_for
 from batchfit.profile import MemoryProfile
 
-#: Sharded profiles that are kept: those of a few dozen answers, some ten kilobytes each.
+#: Envelopes that are kept: those of a few dozen answers. Fewer sharded profiles, of which only the plans that are told
+#: need more than that: those of an answer or two, some ten kilobytes each.
 _KEPT = 1024
+_KEPT_PROFILES = 256
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Option:
     @cached_property
     def envelope(self) -> Envelope:
         """The peaks of one of the replicas."""
-        return _envelope(self.profile, self.seq_len)
+        return _envelope(self.whole, self.sharding, self.replicas, self.seq_len)
 
 
 def options(profiles: Sequence[MemoryProfile], request: Request) -> list[Option]:
@@ -79,10 +81,10 @@ def options(profiles: Sequence[MemoryProfile], request: Request) -> list[Option]
 
 
 @kept(_KEPT)
-def _envelope(profile: MemoryProfile, seq_len: int | None) -> Envelope:
-    """A profile's envelope. One answer asks for the same ones again and again: for advice, for other cards, for other
-    numbers of GPUs."""
-    return Envelope(profile, seq_len)
+def _envelope(profile: MemoryProfile, sharding: str, replicas: int, seq_len: int | None) -> Envelope:
+    """The envelope of one of the replicas. One answer asks for the same ones again and again: for advice, for other
+    cards, for other numbers of GPUs."""
+    return Envelope(sharded(profile, sharding, replicas), seq_len)
 
 
 def _shardings(profile: MemoryProfile, request: Request, replicas: int) -> tuple[str, ...]:
@@ -114,7 +116,7 @@ def on_card(found: Sequence[Option], request: Request) -> list[Option]:
     ]
 
 
-@kept(_KEPT)
+@kept(_KEPT_PROFILES)
 def sharded(profile: MemoryProfile, sharding: str, replicas: int) -> MemoryProfile:
     """The profile of one of `replicas` in this sharding."""
     if sharding == "none" or replicas == 1 or profile.provenance.how == "measured":

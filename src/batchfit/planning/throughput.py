@@ -103,7 +103,7 @@ class StepTime:
 
 
 #: Clocks that are kept: an answer asks for the same ones again for advice and for other numbers of GPUs.
-_KEPT = 4096
+_KEPT = 1024
 
 
 class StepClock:

@@ -22,6 +22,7 @@ from batchfit.calculator import Calculator
 from batchfit.sentences import in_language
 from batchfit.web import api, openapi, pages
 from batchfit.web.access import Access
+from batchfit.web.collector import at_rest
 from batchfit.web.feedback_pages import FeedbackPages
 from batchfit.web.kept import Filling, FromMemory, Kept
 from batchfit.web.limits import Limited
@@ -152,12 +153,13 @@ class _Handlers:
     @asynccontextmanager
     async def running(self, app: Starlette) -> AsyncIterator[None]:
         """Reads what requests will want while the first of them come in."""
-        self.site.models.warm()
-        if self._filling:
-            self._filling.start()
-        yield
-        if self._filling:
-            self._filling.stop()
+        with at_rest() as put_aside:
+            self.site.models.warm(put_aside)
+            if self._filling:
+                self._filling.start()
+            yield
+            if self._filling:
+                self._filling.stop()
         if self.feedback:
             self.feedback.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 
 from batchfit.errors import BadInput
@@ -52,12 +52,14 @@ class ModelCatalogue:
             self._profiles[name] = load_profiles(name)
         return self._profiles[name]
 
-    def warm(self) -> None:
-        """Reads all profiles in the background, so that nobody has to wait for them."""
-        threading.Thread(target=lambda: list(self._read_all()), name="profiles", daemon=True).start()
+    def warm(self, then: Callable[[], None]) -> None:
+        """Reads all profiles in the background, so that nobody has to wait for them, and does what is to be done
+        then."""
+        threading.Thread(target=self._read_all, args=(then,), name="profiles", daemon=True).start()
 
-    def _read_all(self) -> Iterator[tuple[MemoryProfile, ...]]:
+    def _read_all(self, then: Callable[[], None]) -> None:
         for entry in self.entries:
             # Nobody has asked yet: what cannot be read is told to whoever asks for it.
             with suppress(BadInput):
-                yield self.profiles(entry.name)
+                self.profiles(entry.name)
+        then()
