@@ -6,7 +6,7 @@ from typing import Any
 
 from batchfit.frameworks._huggingface import read_fsdp
 from batchfit.frameworks._reading import Reading, Section
-from batchfit.frameworks._writing import Note, elsewhere
+from batchfit.frameworks._writing import MODEL_TURNS_ON, Note, elsewhere
 from batchfit.frameworks._zero import STAGES
 from batchfit.sentences import Code, Sentence
 from batchfit.settings import TrainingSettings
@@ -58,7 +58,7 @@ def trainer_notes(settings: TrainingSettings) -> list[Note]:
             )
         )
     if settings.checkpointing == "none":
-        notes.append(Note("checkpointing", Sentence("It is off unless the model turns it on.")))
+        notes.append(MODEL_TURNS_ON)
     elif settings.checkpointing:
         notes.append(
             Note(

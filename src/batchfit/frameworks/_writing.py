@@ -24,6 +24,10 @@ class Note:
     text: Sentence
 
 
+#: Of frameworks in which the model itself checkpoints its activations.
+MODEL_TURNS_ON = Note("checkpointing", Sentence("It is off unless the model turns it on."))
+
+
 @dataclass(frozen=True)
 class Emitted:
     """A framework's file: its text, the name it usually has, and what the framework could not be told."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from batchfit.errors import BadInput
 from batchfit.frameworks._reading import Reading, Section, keys_of, load
-from batchfit.frameworks._writing import Emitted, Note, counts, elsewhere, head, launch_line
+from batchfit.frameworks._writing import MODEL_TURNS_ON, Emitted, Note, counts, elsewhere, head, launch_line
 from batchfit.frameworks._zero import STAGES, precision_of_config, sharding_of_config, zero_sections
 from batchfit.sentences import Code, Sentence
 from batchfit.settings import TrainingSettings
@@ -87,7 +87,7 @@ def _notes(settings: TrainingSettings) -> list[Note]:
             )
         )
     if settings.checkpointing == "none":
-        notes.append(Note("checkpointing", Sentence("It is off unless the model turns it on.")))
+        notes.append(MODEL_TURNS_ON)
     elif settings.checkpointing:
         notes.append(
             Note(
