@@ -234,6 +234,22 @@ def test_the_report_has_few_pages_with_the_link_and_its_code(
     assert link(page) in text.replace("\n", "")
 
 
+#: A state with the longest numbers, choices and address of the calculator that has most of all.
+LONGEST = (
+    "model=llama-3.1-70b&parameters=9876543210987&layers=999&hidden_size=131071&key_value_dim=131071"
+    "&intermediate_size=524287&vocabulary=2097151&gated=no&precision=bf16-mixed&optimizer=momentum&checkpointing=none"
+    "&micro_batch=4095&sequence_length=1048575&sharding=zero3&replicas=1048575"
+)
+
+
+@pytest.mark.parametrize("lang", ["es", "ko", "ja"])
+def test_the_report_has_two_pages_whatever_is_given(page: Page, tmp_path: Path, lang: str) -> None:
+    opened(page, "llm-training-memory", LONGEST, lang)
+    pages, text, _ = printed(page, tmp_path)
+    assert pages == 2
+    assert "1048575" in text
+
+
 #: What is shown on paper, in points. Indices and exponents are smaller than what they stand at.
 SMALLEST = """() => Math.min(...[...document.querySelectorAll("main *")]
   .filter((each) => [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim())
