@@ -15,20 +15,32 @@ from pathlib import Path
 
 from fontTools import subset
 from fontTools.ttLib import TTFont
+from fontTools.ttLib.scaleUpem import scale_upem
 
 PACKAGE = "@fontsource/stix-two-math@5.3.0"
 FONT = "package/files/stix-two-math-latin-400-normal.woff2"
 STATIC = Path(__file__).resolve().parents[1] / "src/batchfit/web/static"
 
-# Letters, digits and the signs that batchfit.emit sets, and the slanted Latin and Greek letters that browsers put for a
-# one-letter <mi>. No layout features: formulas are not kerned.
+# What formulas are set in, and no more, since every page loads it (a test looks whether a page has other characters):
+# digits and signs, upright letters of functions, of "if" and "otherwise", and of units, and the slanted letters that
+# browsers put for a one-letter <mi>: all Latin ones, and those Greek ones that stand for something here.
 CHARACTERS = (
-    "U+0020,U+0025,U+0028-005B,U+005D,U+0061-007E,U+00A0,U+00B7,U+00D7,U+2026,U+2032,U+2061,U+2208,U+2211,U+2212,"
-    "U+221A,U+221E,U+2227,U+2228,U+2248,U+2260,U+2264,U+2265,U+22C5,U+2308-230B,"
-    "U+1D434-1D467,U+210E,U+1D6E4,U+1D6E5,U+1D6F4,U+1D6FC-1D714"
+    "U+0020,U+0028-0039,U+003B-003E,U+007B,U+00A0,U+00B7,U+00D7,U+2026,U+202F,U+2061,"
+    "U+2211,U+2212,U+221A,U+221E,U+2227,U+2228,U+2260,U+2264,U+2265,U+22C5,U+2308-230B,"
+    "U+0061-007A,U+0042,U+0047,U+004B,U+004D,U+0050,U+0054,"
+    "U+1D434-1D467,U+210E"
 )
+GREEK = "ΓΔαβγδηκπρστφω"
 # What stretches around formulas, and of its sizes every second one: what is larger than all of them is put together.
 STRETCHED, EVERY = "(){⌈⌉⌊⌋√", 2
+# Steps of the grid that outlines are drawn on, for the height of a line. Printed with 600 dots an inch, a line of 12
+# points has 100 dots: 400 steps show no less than the font's own 1000.
+STEPS = 400
+
+
+def slanted(greek: str) -> str:
+    """The mathematical italic letter of a Greek one."""
+    return chr(ord(greek) - ord("α") + 0x1D6FC if greek >= "α" else ord(greek) - ord("Α") + 0x1D6E2)
 
 
 def with_fewer_sizes(path: Path) -> None:
@@ -45,6 +57,10 @@ def with_fewer_sizes(path: Path) -> None:
     variants.VertGlyphCoverage.glyphs = [glyph for glyph, _ in kept]
     variants.VertGlyphConstruction = [construction for _, construction in kept]
     variants.VertGlyphCount = len(kept)
+    # Where accents go, and how far scripts may move into the corners of letters: no formula here has the one, no
+    # browser does the other.
+    font["MATH"].table.MathGlyphInfo.MathTopAccentAttachment = None
+    font["MATH"].table.MathGlyphInfo.MathKernInfo = None
     font.save(path)
 
 
@@ -60,13 +76,18 @@ def main() -> None:
             [
                 str(Path(folder) / FONT),
                 f"--unicodes={CHARACTERS}",
+                f"--text={''.join(map(slanted, GREEK))}",
                 "--flavor=woff2",
                 "--layout-features=",
                 "--no-hinting",
                 "--name-IDs=*",
+                "--drop-tables+=GDEF,GPOS,GSUB,gasp",
                 f"--output-file={STATIC / 'math.woff2'}",
             ]
         )
+        font = TTFont(STATIC / "math.woff2")
+        scale_upem(font, STEPS)
+        font.save(STATIC / "math.woff2")
         (STATIC / "math.LICENSE.txt").write_bytes((Path(folder) / "package/LICENSE").read_bytes())
 
 

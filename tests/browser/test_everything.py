@@ -20,8 +20,8 @@ pytestmark = pytest.mark.browser
 SHOWN = """() => [...document.querySelectorAll("[data-result], [data-section], [data-worked]")]
   .filter((part) => !part.closest("[hidden]"))
   .flatMap((part) => [...part.querySelectorAll(
-    "svg[data-width] > *, td, th, mn, mtext, [data-part], [data-bytes], [data-number], [data-also], [data-before], " +
-    "[data-after], [data-reading]")])
+    "svg[data-width] > *, td, th, mn, mtext, [data-part], .section-cards span, [data-number], [data-also], " +
+    "[data-before], [data-after], [data-reading]")])
   .map((each) => [each.className.baseVal ?? each.className, each.hidden ?? false,
     ...["x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "width", "height", "points"]
       .map((name) => each.getAttribute(name)),

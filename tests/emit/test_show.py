@@ -222,8 +222,8 @@ def test_mathml() -> None:
     )
     assert to_mathml(formulas.share, XY, ("R", "max")) == (
         '<math display="block" dir="ltr"><msub><mi>R</mi><mi>max</mi></msub><mo>=</mo><msup>'
-        '<mrow><mo form="prefix" fence="true" stretchy="true">(</mo><mfrac><mi>x</mi><msqrt><mi>y</mi></msqrt>'
-        '</mfrac><mo form="postfix" fence="true" stretchy="true">)</mo></mrow><mn>2</mn></msup></math>'
+        "<mrow><mo>(</mo><mfrac><mi>x</mi><msqrt><mi>y</mi></msqrt>"
+        "</mfrac><mo>)</mo></mrow><mn>2</mn></msup></math>"
     )
 
 

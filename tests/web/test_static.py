@@ -7,6 +7,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from batchfit.web.assets import Assets, packaged
+from batchfit.web.modules import joined
 from batchfit.web.negotiation import preferred
 from batchfit.web.stored import Stored, accepts_gzip
 
@@ -41,6 +42,44 @@ def test_what_is_loaded_later_has_its_hashed_name_but_is_not_loaded_at_once() ->
 def test_files_that_mention_each_other_in_a_circle_are_refused() -> None:
     with pytest.raises(ValueError, match=r"circle: a\.js -> b\.js -> a\.js"):
         Assets({"a.js": b'import "./b.js";', "b.js": b'import "./a.js";'})
+
+
+PARTS = {
+    "a.js": b"export const a = 1;\n",
+    "b.js": b'import { c } from "./c.js";\nimport { a } from "./a.js";\nexport const b = () => a + c;\n',
+    "page.js": b'import { a } from "./a.js";\nimport { b } from "./b.js";\nb(a);\n',
+    "formulas.js": b'import * as py from "./a.js";\nexport const f = py.a;\n',
+    "math.woff2": b"\xff",
+}
+
+
+def test_modules_are_joined_in_one_file() -> None:
+    assert joined(PARTS, "all.js", ("a.js", "b.js")) == {
+        "all.js": b'export const a = 1;\n\nimport { c } from "./c.js";\nexport const b = () => a + c;\n',
+        "page.js": b'import { a } from "./all.js";\nimport { b } from "./all.js";\nb(a);\n',
+        "formulas.js": b'import * as py from "./all.js";\nexport const f = py.a;\n',
+        "math.woff2": b"\xff",
+    }
+
+
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [
+        ({"b.js": b"const a = 2;\n"}, r"a\.js and b\.js both declare a"),
+        ({"a.js": b'import { b } from "./b.js";\n'}, r"a\.js imports b\.js, which does not stand before it"),
+        (
+            {"b.js": b'import { a as b } from "./a.js";\n'},
+            r"b\.js cannot be joined with others: import { a as",
+        ),
+        ({"b.js": b'import * as a from "./a.js";\n'}, r"b\.js cannot be joined with others: import \*"),
+        ({"b.js": b"export default 3;\n"}, r"b\.js cannot be joined with others: export default"),
+    ],
+)
+def test_modules_that_mean_something_else_in_one_file_are_refused(
+    parts: dict[str, bytes], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        joined(PARTS | parts, "all.js", ("a.js", "b.js"))
 
 
 def test_comments_are_for_those_who_read_the_source() -> None:

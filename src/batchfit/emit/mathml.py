@@ -61,7 +61,7 @@ def _one(layout: Layout) -> str:
             cells = "".join(
                 f"<mtr><mtd>{_row(value)}</mtd><mtd>{_row(when)}</mtd></mtr>" for value, when in rows
             )
-            return _element("mrow", f'<mo form="prefix" fence="true">{{</mo><mtable>{cells}</mtable>')
+            return _element("mrow", f"<mo>{{</mo><mtable>{cells}</mtable>")
         case notation.Series(below=below, above=above, term=term):
             sigma = _element("munderover", f"<mo>∑</mo>{_one(below)}{_one(above)}")
             return _element("mrow", sigma + _one(term))
@@ -77,8 +77,8 @@ def _applied(layout: notation.Applied) -> str:
 
 
 def _fenced(opening: str, inner: str, closing: str) -> str:
-    left = f'<mo form="prefix" fence="true" stretchy="true">{opening}</mo>'
-    right = f'<mo form="postfix" fence="true" stretchy="true">{closing}</mo>'
+    # That brackets at the ends of a row stretch, browsers know without attributes.
+    left, right = f"<mo>{opening}</mo>", f"<mo>{closing}</mo>"
     return _element("mrow", left + inner + right)
 
 

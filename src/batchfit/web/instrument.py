@@ -350,13 +350,12 @@ class Instrument:
             "kind": each.kind,
             "unit": each.unit,
             "label": self.texts.text(each.label),
-            "unitText": self.texts.text(each.unit),
-            "counted": _forms(each.counted, self.lang),
+            **self._unit_for_script(each),
             "minimum": each.minimum,
             "maximum": each.maximum,
             # As every language reads it.
             "default": None if each.default is None else canonical(each, each.read(each.default)),
-            "step": each.step,
+            **({"step": each.step} if each.step != "1" else {}),
             "empty": _message(each, "", self.lang) if each.empty is None else "",
             "wrong": _message(each, "{typed}", self.lang),
         }
@@ -380,15 +379,19 @@ class Instrument:
             found["bound"] = [bound.name for bound in each.binds]
         return found
 
+    def _unit_for_script(self, of: Field | Output) -> dict[str, Any]:
+        """How the language writes a unit, where it does so otherwise than English or counts what it stands for."""
+        text, forms = self.texts.text(of.unit), _forms(of.counted, self.lang)
+        return ({"unitText": text} if text != of.unit else {}) | ({"counted": forms} if forms else {})
+
     def _output_for_script(self, output: Output) -> dict[str, Any]:
         return {
             "name": output.name,
             "label": self.texts.text(output.label),
             "kind": output.kind,
             "unit": output.unit,
-            "unitText": self.texts.text(output.unit),
-            "counted": _forms(output.counted, self.lang),
-            "difference": output.difference,
+            **self._unit_for_script(output),
+            **({"difference": True} if output.difference else {}),
             "formula": output.formula.__name__,
             "reading": self.texts.text(output.reading),
             **({"when": output.when.__name__} if output.when else {}),

@@ -19,6 +19,9 @@ from batchfit.wording import DURATIONS, fitting_unit, in_words, parts
 
 Known = Mapping[str, float]
 
+#: Units of a canvas that a line may be drawn higher or lower than it is: a canvas is shown about as wide as its units.
+UNSEEN = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -165,10 +168,25 @@ class _Canvas:
     def add_line(self, style: str, corners: Iterable[tuple[float, float]]) -> None:
         """A line through the places of some values."""
         spots = [curve.here(across, up, self._width) for across, up in corners]
-        self._drawn.append(polyline(style, [(spot.cx, spot.cy) for spot in spots]))
+        self._drawn.append(polyline(style, without_needless([(spot.cx, spot.cy) for spot in spots])))
 
     def svg(self) -> Markup:
         return Markup("".join(self._drawn))
+
+
+def without_needless(spots: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """A line without the corners that lie on it anyway, but for less than is seen (Douglas and Peucker, 1973)."""
+    if len(spots) < 3:
+        return spots
+    (from_x, from_y), *between, (to_x, to_y) = spots
+    # Lines go from left to right, and what counts is how high they are.
+    slope = (to_y - from_y) / (to_x - from_x) if to_x != from_x else 0
+    aside = [abs(y - from_y - slope * (x - from_x)) for x, y in between]
+    farthest = max(aside)
+    if farthest <= UNSEEN:
+        return [spots[0], spots[-1]]
+    at = aside.index(farthest) + 1
+    return without_needless(spots[: at + 1])[:-1] + without_needless(spots[at:])
 
 
 def _axis_name(of: Field | Output, unit: str, texts: Callable[[str], str]) -> str:

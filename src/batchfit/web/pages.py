@@ -15,7 +15,7 @@ from batchfit.web.formulas import explained, shown
 from batchfit.web.instrument import Instrument
 from batchfit.web.refusals import Refusal
 from batchfit.web.shared import HOME, of_calculator, of_plan
-from batchfit.web.site import SECTION_SHAPES, Site, as_data, formulas_file, translator
+from batchfit.web.site import Site, as_data, formulas_file, translator
 from batchfit.web.state import State
 from batchfit.web.stored import Stored
 
@@ -129,10 +129,8 @@ def data_for_script(site: Site, instrument: Instrument, path: str) -> dict[str, 
 def _own_scripts(calculator: Calculator) -> dict[str, str]:
     """The scripts that not every calculator has."""
     names = {"formulas": formulas_file(calculator.slug)}
-    if calculator.presets:
-        names["presets"] = "presets.js"
     if calculator.sections:
-        names |= {"sections": "sections.js", "shapes": SECTION_SHAPES}
+        names["sections"] = "sections.js"
     return names
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup
@@ -66,6 +67,14 @@ class View:
     def holds(self, card: Gpu) -> bool:
         """Whether it fits on a card."""
         return self.needed is not None and self.needed <= card.memory_bytes
+
+    @property
+    def steps(self) -> str:
+        """How many bytes each card has more than the one before it, nothing where as many: much shorter than all bytes
+        of each."""
+        bytes_of = [card.memory_bytes for group in self.cards for card in group.cards]
+        more = [after - before for before, after in pairwise([0, *bytes_of])]
+        return " ".join(str(step or "") for step in more)
 
     def fits(self, group: CardGroup) -> bool:
         """Whether it fits on any of some cards."""

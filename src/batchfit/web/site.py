@@ -22,11 +22,23 @@ from batchfit.web import assets
 from batchfit.web.colours import before_sheets
 from batchfit.web.feedback import LONGEST_TEXT
 from batchfit.web.model_catalogue import ModelCatalogue
+from batchfit.web.modules import joined
 from batchfit.web.prose import Prose, read_prose
 from batchfit.web.shelf import Shelf
 
-#: The static file that says where everything is on curves and bars.
+#: The module, joined with sections.js, that says where everything is on curves and bars.
 SECTION_SHAPES = "section-shapes.js"
+#: What every calculator's page needs beside page.js, and its formulas and sections call too.
+LIBRARY = (
+    "numbers.js",
+    "formula-runtime.js",
+    "wording.js",
+    "fields.js",
+    "evaluate.js",
+    "drawing.js",
+    "sliders.js",
+    "presets.js",
+)
 
 
 class Site:
@@ -38,9 +50,9 @@ class Site:
         self.feedback_pages = frozenset({"home", "plan", *shelf.calculators} if feedback else ())
         self.models = ModelCatalogue()
         self.languages = languages()
-        self.assets = assets.Assets(
-            _coloured(assets.packaged()) | _formula_modules(shelf) | {SECTION_SHAPES: _section_shapes()}
-        )
+        files = _coloured(assets.packaged()) | _formula_modules(shelf) | {SECTION_SHAPES: _section_shapes()}
+        files = joined(files, "library.js", LIBRARY)
+        self.assets = assets.Assets(joined(files, "sections.js", ("sections.js", SECTION_SHAPES)))
         self.prose: dict[tuple[str, str], Prose] = {
             (slug, lang): read_prose(slug, lang) for slug in shelf.calculators for lang in self.languages
         }

@@ -5,6 +5,13 @@ const preview = panel.querySelector("iframe");
 const code = panel.querySelector("#code");
 const inputs = panel.querySelector("[data-embed-inputs]");
 
+// The languages are those at the top of the page.
+panel.querySelector("[data-embed-language]").append(...[...document.querySelectorAll(".languages [data-language]")].map((each) => {
+  const option = new Option(each.textContent, each.lang, each.ariaCurrent === "true", each.ariaCurrent === "true");
+  option.lang = each.lang;
+  return option;
+}));
+
 /** A box for each input of the embed, by the name that it has in this page. What was chosen before stays so. */
 function listInputs(embed) {
   const held = new Set([...inputs.querySelectorAll("input:not(:checked)")].map((box) => box.value));

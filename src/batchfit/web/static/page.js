@@ -6,13 +6,12 @@ import { draw } from "./drawing.js";
 import { formatCompact, formatNumber, formatPower } from "./numbers.js";
 import { chosen, fill, fittingUnit, inWords, quantity, signed } from "./wording.js";
 import { attachSlider } from "./sliders.js";
+import { attachPresets, chosenEntries, clearPresets, filled, offerPresets } from "./presets.js";
 
 const calculator = JSON.parse(document.getElementById("calculator").textContent);
 const formulas = await import(calculator.scripts.formulas);
-/** What only calculators with presets, tables, curves or cards have. */
-const presets = calculator.scripts.presets && (await import(calculator.scripts.presets));
+/** What only calculators with tables, curves or cards have. */
 const sections = calculator.scripts.sections && (await import(calculator.scripts.sections));
-const shapes = calculator.scripts.shapes && (await import(calculator.scripts.shapes));
 const { lang, inverse } = calculator;
 const root = document.querySelector("[data-instrument]");
 const find = (selector, within = root) => within.querySelector(selector);
@@ -21,7 +20,7 @@ const QUIET = 900; // milliseconds without typing before the result is spoken
 const defaults = Object.fromEntries(Object.values(calculator.fields).filter((field) => field.default !== null)
   .map((field) => [field.name, canonical(field, readField(field, field.default, field.unit, calculator))]));
 /** What a field holds unless something else is given for it: what a preset fills in, or its default. */
-const usual = (name) => presets?.filled()[name] ?? defaults[name];
+const usual = (name) => filled()[name] ?? defaults[name];
 
 /** Whether the inverse's field is given, and its solved field found. */
 let backwards = calculator.inverted;
@@ -83,7 +82,7 @@ function read() {
 
 /** The query that gives these readings; defaults are left out. */
 function queryOf(readings, fields = fieldsInUse()) {
-  const pairs = new URLSearchParams(presets?.chosen());
+  const pairs = new URLSearchParams(chosenEntries());
   for (const field of fields.filter(applies)) {
     const reading = readings[field.name];
     const text = typeof reading === "number" ? String(reading) : canonical(field, reading);
@@ -97,7 +96,7 @@ function queryOf(readings, fields = fieldsInUse()) {
 /** Reads the form and shows what follows from it. `asServed`: what stands beside the fields is the server's, and right. */
 function update({ asServed = false } = {}) {
   for (const field of fieldsInUse()) if (field.onlyWhen) use(field.name, applies(field));
-  presets?.offer(use, (name) => applies(calculator.fields[name]));
+  offerPresets(use, (name) => applies(calculator.fields[name]));
   const { readings, wrong } = read();
   let results;
   if (!Object.keys(wrong).length) {
@@ -192,7 +191,7 @@ function showResults(results) {
       part.textContent = fill(calculator.picture.caption[at], words);
     });
   }
-  sections?.show({ calculator, formulas, results, shapes, unitOf: (of, value) => unitFor(of, shown, value) });
+  sections?.show({ calculator, formulas, results, shapes: sections, unitOf: (of, value) => unitFor(of, shown, value) });
 }
 
 function showResult(result, described, shown, words) {
@@ -324,7 +323,7 @@ function turn(inverted) {
 }
 
 function reset() {
-  presets?.clear();
+  clearPresets();
   refill(Object.values(calculator.fields), defaults);
   turn(false);
   update();
@@ -340,7 +339,7 @@ function refill(fields, texts) {
   }
 }
 
-presets?.attach((texts) => {
+attachPresets((texts) => {
   refill(Object.keys(texts).map((name) => calculator.fields[name]), texts);
   update();
   moveSliders();

@@ -139,7 +139,7 @@ function axisName(of, unit) {
 /** The unit that an axis's numbers lack. */
 function bareUnit(of, unit) {
   if (of.kind === "bytes") return unit;
-  return ["share", "seconds"].includes(of.kind) ? "" : of.unitText;
+  return ["share", "seconds"].includes(of.kind) ? "" : of.unitText ?? of.unit;
 }
 
 const ELEMENTS = { x1: "line", cx: "circle", height: "rect", x: "text" };
@@ -156,11 +156,23 @@ function drawOn(place, shapes, draw) {
       drawn.push(svgElement(ELEMENTS[key], style, at, text));
     };
     draw(add, (style, line) => {
-      const spots = line.map(([from_x, from_y]) => where("here", { from_x, from_y }));
-      drawn.push(svgElement("polyline", style, spots.flatMap(({ cx, cy }) => [cx, cy])));
+      const spots = line.map(([from_x, from_y]) => where("here", { from_x, from_y })).map(({ cx, cy }) => [cx, cy]);
+      drawn.push(svgElement("polyline", style, withoutNeedless(spots).flat()));
     });
     canvas.replaceChildren(...drawn);
   }
+}
+
+/** A line without the corners [x, y] that lie on it anyway, but for less than is seen. */
+function withoutNeedless(spots) {
+  if (spots.length < 3) return spots;
+  const [[fromX, fromY], [toX, toY]] = [spots[0], spots.at(-1)];
+  const slope = toX !== fromX ? (toY - fromY) / (toX - fromX) : 0;
+  const aside = spots.slice(1, -1).map(([x, y]) => Math.abs(y - fromY - slope * (x - fromX)));
+  const farthest = Math.max(...aside);
+  if (farthest <= 0.1) return [spots[0], spots.at(-1)];
+  const at = aside.indexOf(farthest) + 1;
+  return [...withoutNeedless(spots.slice(0, at + 1)).slice(0, -1), ...withoutNeedless(spots.slice(at))];
 }
 
 // ---- Bars ---------------------------------------------------------------------------------------------------
@@ -188,7 +200,12 @@ function showStack(place, { parts }, context) {
 
 function showCards(place, { output }, { results }) {
   const needed = results.values[output];
-  for (const card of place.querySelectorAll("[data-bytes]")) card.hidden = !(needed <= Number(card.dataset.bytes));
-  for (const group of place.querySelectorAll("[data-group]")) group.hidden = !group.querySelector("[data-bytes]:not([hidden])");
-  place.querySelector("[data-none]").hidden = Boolean(place.querySelector("[data-bytes]:not([hidden])"));
+  const steps = place.querySelector("[data-steps]").dataset.steps.split(" ");
+  let bytes = 0;
+  place.querySelectorAll("dd span").forEach((card, at) => {
+    bytes += Number(steps[at]);
+    card.hidden = !(needed <= bytes);
+  });
+  for (const group of place.querySelectorAll("[data-group]")) group.hidden = !group.querySelector("span:not([hidden])");
+  place.querySelector("[data-none]").hidden = Boolean(place.querySelector("dd span:not([hidden])"));
 }

@@ -53,7 +53,7 @@ export function attachSlider(field, box, slider, calculator, unitOf) {
     const reading = current();
     if (!reading && box.value.trim()) return;
     const scale = scaleOf(field, reading?.unit ?? unitOf(), calculator);
-    const size = Number(field.step);
+    const size = Number(field.step ?? 1);
     const before = reading ? Number(reading.exact) : 0;
     // Rounded, so that ten steps of a tenth make a whole.
     const after = Number((before + steps * size).toPrecision(12));

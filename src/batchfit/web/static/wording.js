@@ -11,7 +11,7 @@ export function quantity(of, value, unit, calculator) {
   if (of.kind === "share") return [isolate[0], formatPercent(value, lang, plus), calculator.percent + isolate[1]];
   let number = formatFigure(value, lang, plus);
   if (number.includes("×")) number = isolate[0] + number + isolate[1];
-  if (!of.counted) return ["", number, `\u00a0${of.unitText}`];
+  if (!of.counted) return ["", number, `\u00a0${of.unitText ?? of.unit}`];
   const [before, after] = form(of.counted, value, lang).split("{n}");
   return [before, number, after];
 }
