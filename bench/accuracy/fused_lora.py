@@ -30,8 +30,19 @@ def fuse(model: nn.Module, *, masked: bool) -> None:
 
 
 def _join(layer: Any, group: _Group) -> None:
-    layer.__class__ = type(type(layer).__name__, (type(layer),), {"forward": _of_group})
+    layer.__class__ = _joined(type(layer))
     layer.fused_group = group
+
+
+#: By the class of a layer, that of one in a group: one for all layers of a kind, as blocks whose layers are each of a
+#: class of their own are not alike.
+_JOINED: dict[type[Any], type[Any]] = {}
+
+
+def _joined(kind: type[Any]) -> type[Any]:
+    if kind not in _JOINED:
+        _JOINED[kind] = type(kind.__name__, (kind,), {"forward": _of_group})
+    return _JOINED[kind]
 
 
 def _of_group(self: Any, x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import MistralConfig, MistralForCausalLM
 
 from batchfit.trace.adapters import Lora, add_lora
+from batchfit.trace.blocks import runs_of
 from batchfit.trace.quantize import quantize
 from bench.accuracy.fused_kernels import replaced
 from bench.accuracy.fused_lora import fuse
@@ -19,12 +20,12 @@ pytestmark = pytest.mark.torch
 TOKENS = torch.ones(2, 16, dtype=torch.long)
 
 
-def mistral() -> nn.Module:
+def mistral(layers: int = 2) -> nn.Module:
     return MistralForCausalLM(
         MistralConfig(
             hidden_size=128,
             intermediate_size=256,
-            num_hidden_layers=2,
+            num_hidden_layers=layers,
             num_attention_heads=4,
             num_key_value_heads=2,
             vocab_size=480,
@@ -101,3 +102,9 @@ def test_three_adapters_keep_one_input(scheme: str, masked: bool) -> None:
     sum(r.sum() for r in results).backward()  # type: ignore[union-attr]
     assert x.grad is not None
     assert attention.q_proj.lora_A["default"].weight.grad is not None
+
+
+def test_fused_blocks_are_alike_so_that_few_are_traced() -> None:
+    adapted = add_lora(mistral(6), Lora(4, ("q_proj", "k_proj", "v_proj", "o_proj")))
+    fuse(adapted, masked=True)
+    assert [run.copies for run in runs_of(adapted, 5)] == [6]
