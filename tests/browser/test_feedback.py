@@ -48,6 +48,7 @@ def test_it_is_sent_in_place_with_the_values_of_the_moment(
     page: Page, kept: Callable[[], list[Feedback]]
 ) -> None:
     page.goto(f"/en/{PATH}?micro_batch=4")
+    page.wait_for_url(f"**/en/{PATH}")  # a value that the page begins with is left out of its address
     page.get_by_role("button", name="Needs work").click()
     expect(page.get_by_label("What helped")).to_be_focused()
     expect(page.get_by_label("Needs work")).to_be_checked()
@@ -64,12 +65,23 @@ def test_it_is_sent_in_place_with_the_values_of_the_moment(
     assert entry.inputs == "micro_batch=6"
 
 
+def test_values_that_a_page_begins_with_can_be_sent(page: Page, kept: Callable[[], list[Feedback]]) -> None:
+    page.goto(f"/en/{PATH}")
+    page.get_by_role("button", name="Yes").click()
+    page.get_by_label("Send the values").check()
+    page.get_by_role("button", name="Send feedback").click()
+    expect(page.get_by_text("Thank you")).to_be_visible()
+    assert kept()[-1].inputs == ""
+
+
 def test_by_keyboard_alone(page: Page, kept: Callable[[], list[Feedback]]) -> None:
     page.goto("/en/plan")
     page.get_by_role("button", name="Yes").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_label("What helped")).to_be_focused()
     page.keyboard.type("Good.")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Send the values")).to_be_focused()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("status").filter(has_text="Thank you")).to_be_focused()

@@ -160,6 +160,22 @@ def test_inputs_are_sent_only_with_the_person_s_agreement(asking: TestClient, ke
     assert kept.one().inputs is None
 
 
+def test_values_that_a_page_begins_with_are_values(asking: TestClient, kept: Kept) -> None:
+    send(asking, opened(asking, f"/en/{PATH}", "yes"), inputs="on")
+    assert kept.one().inputs == ""
+
+
+@pytest.mark.parametrize("path", ["", "plan", PATH])
+def test_values_that_nobody_knows_are_not_asked_for(asking: TestClient, kept: Kept, path: str) -> None:
+    """A first page has none; which a page had is not known where the browser does not say where it comes from."""
+    form = form_of(asking.get(f"/en/feedback?page={path or 'home'}&helpful=yes").text)
+    if not path:
+        form = opened(asking, "/en/", "yes")
+    assert not form.all("input", name="inputs")
+    assert send(asking, form).status_code == 303
+    assert kept.one().inputs is None
+
+
 def test_what_cannot_be_kept_comes_back_with_the_reason_beside_it(asking: TestClient, kept: Kept) -> None:
     form = opened(asking, f"/de/{PATH}?micro_batch=6")
     long = "zu lang " * 300

@@ -67,13 +67,13 @@ class FeedbackPages:
         """What the form sends: thanks, or the form again with all that was typed and what is wrong."""
         lang = language_in_path(request, self._site.languages)
         fields = await _form(request)
-        back = fields.pop("back", "")
+        back = fields.pop("back", None)
         draft = read_draft(fields, lang, self._site.feedback_pages)
         status, wait, refusal = await self._keep(request, draft)
         if refusal or draft.wrong:
             return self._page(request, draft, back, status, wait, refusal)
         query = f"page={draft.given['page']}"
-        if 0 < len(back) < LONGEST_QUERY // 2:
+        if back and len(back) < LONGEST_QUERY // 2:
             query += f"&{back}"
         return RedirectResponse(address(f"/{lang}/{SLUG}/thanks", query), 303, {"Cache-Control": "no-store"})
 
@@ -129,12 +129,12 @@ class FeedbackPages:
         self,
         request: Request,
         draft: Draft,
-        query: str,
+        query: str | None,
         status: int = 200,
         wait: int = 0,
         refusal: Refusal | None = None,
     ) -> Response:
-        """The form; `query` has the values of the page that it is about."""
+        """The form; `query` has the values of the page that it is about, None where they are not known."""
         lang = language_in_path(request, self._site.languages)
         page = draft.given.get("page", "")
         page = page if page in self._site.feedback_pages else "home"
@@ -146,8 +146,9 @@ class FeedbackPages:
             refusal=refusal and (in_language(refusal.title, lang), in_language(refusal.advice, lang)),
             draft=draft.given,
             errors={name: complaint(wrong, lang) for name, wrong in draft.wrong.items()},
-            back=address(self._path(lang, page), query),
+            back=address(self._path(lang, page), query or ""),
             query=query,
+            has_values=page != "home",
         )
         response = Stored(html.encode(), "text/html", status, {"Cache-Control": "no-store"}).respond(
             request.headers
@@ -195,10 +196,10 @@ async def _body(request: Request, wanted: str) -> bytes:
     return await read_body(request)
 
 
-def _query_of(request: Request, path: str) -> str:
-    """The values that stood in the address of the page that a form was sent from; empty where it was another page."""
+def _query_of(request: Request, path: str) -> str | None:
+    """The values that stood in the address of the page that a form was sent from; None where it was another page."""
     try:
         came_from = urlsplit(request.headers.get("referer", ""))
     except ValueError:
-        return ""
-    return came_from.query if came_from.path == path else ""
+        return None
+    return came_from.query if came_from.path == path else None
