@@ -151,6 +151,8 @@ def check(profile: MemoryProfile, entry: ModelEntry) -> None:
         assert profile.model.parameters > entry.parameters
         assert profile.model.trainable_parameters < entry.parameters / 4
         assert profile.states.weights_bytes > width * entry.parameters
+    lines = [line for lines in profile.phases.values() for line in lines]
+    assert all(line.activations for line in lines if "activations" in line.parts)
     if profile.seq_len:
         assert profile.seq_len.deviation is None or profile.seq_len.deviation < 0.001
 
