@@ -21,11 +21,14 @@ from bench.accuracy.explain import explanation
 from bench.accuracy.families import figures, left_out, question
 from bench.accuracy.question import CannotExpress, Question
 from bench.accuracy.rows import DATA, Row, read
-from bench.accuracy.scoring import Score, score
+from bench.accuracy.scoring import UNTRACED, Score, score
 from bench.accuracy.tracing import answers, wanted
 
 #: Seconds between lines of progress where these are not written in place.
 _EVERY = 30
+
+#: The exit status of a command that Ctrl-C ended.
+_INTERRUPTED = 130
 
 #: A row with its question, or the reason why it has none.
 Asked = tuple[Row, Question | str]
@@ -66,8 +69,9 @@ def main(
 ) -> None:
     """Score batchfit against published runs: n, median and 90th percentile of the error, and the worst row.
 
-    Traces are kept in the cache, so a run that is stopped goes on where it was. A run over the repository's own rows
-    with both sets of libraries keeps the results of its families and writes docs/accuracy.md.
+    Traces are kept in the cache: stop with Ctrl-C when you like, look at what has been scored, and call again to go
+    on. A run over the repository's own rows with both sets of libraries keeps the results of its families and writes
+    docs/accuracy.md.
     """
     rows = [row for row in figures(read(data)) if not family or family.lower() in row.family.lower()]
     if row_id:
@@ -87,6 +91,9 @@ def main(
     if data == DATA and which == "both" and not (sample or cached):
         report.save(scores, versions())
         click.echo(f"wrote {report.PAGE}")
+    if not cached and (left := sum(each.untraced for each in scores)):
+        click.echo(f"stopped: {left} rows were not traced; the same call goes on from here", err=True)
+        raise click.exceptions.Exit(_INTERRUPTED)
 
 
 def _ask(row: Row) -> Question | str:
@@ -143,7 +150,7 @@ def _scored(asked: Sequence[Asked], processes: int, *, explain: bool) -> list[Sc
             if explain:
                 click.echo(f"{row.id} has no prediction: {ask}")
             continue
-        answer = found.get((ask.key, ask.era), {"error": "not traced yet"})
+        answer = found.get((ask.key, ask.era), UNTRACED)
         scores.append(score(row, ask, answer))
         if explain:
             click.echo(explanation(row, ask, answer, scores[-1]))

@@ -122,14 +122,25 @@ def _signed(share: float | None) -> str:
 
 
 def save(scores: Sequence[Score], versions: dict[str, str]) -> None:
-    """Writes the results of the families that these scores are of, and the page and pictures of all."""
+    """Writes the results of the families that these scores are of, and the page and pictures of all. A row that was
+    not traced this time keeps the score it had."""
     families: dict[str, list[Score]] = defaultdict(list)
-    for score in scores:
+    for score in with_earlier(scores, scores_in(load())):
         families[score.family].append(score)
     RESULTS.mkdir(exist_ok=True)
     for family, found in families.items():
         (RESULTS / f"{_slug(family)}.json").write_text(_family(family, found, versions), encoding="utf-8")
     write(load())
+
+
+def with_earlier(scores: Iterable[Score], earlier: Iterable[Score]) -> list[Score]:
+    """The scores; in place of those of rows that were not traced, earlier ones of the same question."""
+    had = {_identity(score): score for score in earlier}
+    return [had.get(_identity(score), score) if score.untraced else score for score in scores]
+
+
+def _identity(score: Score) -> tuple[str, ...]:
+    return score.id, score.family, score.group, score.measure, score.versions
 
 
 def _family(family: str, scores: Sequence[Score], versions: dict[str, str]) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from batchfit.errors import BadInput
@@ -16,6 +17,11 @@ from batchfit.sharding import shard
 from bench.accuracy.beside import beside_allocator
 from bench.accuracy.question import Question
 from bench.accuracy.rows import Row
+
+_ROOT = Path(__file__).parents[2]
+
+#: The answer where a trace was not made.
+UNTRACED = {"error": "not traced yet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,11 @@ class Score:
     right: bool | None = None
     reason: str = ""
 
+    @property
+    def untraced(self) -> bool:
+        """Whether there is no prediction because the trace was not made."""
+        return self.reason == _no_trace(UNTRACED)
+
 
 def score(row: Row, question: Question, answer: Mapping[str, Any]) -> Score:
     """The row against the answer to its question."""
@@ -47,7 +58,7 @@ def score(row: Row, question: Question, answer: Mapping[str, Any]) -> Score:
         row.id, row.family, question.group, question.measure, question.era or "today", row.measured_bytes
     )
     if "error" in answer:
-        return replace(blank, reason=f"no trace: {_without_folders(answer['error'])}")
+        return replace(blank, reason=_no_trace(answer))
     if "replays" in answer and question.measure in ("fits", "bracket"):
         return _replayed(blank, question, answer["replays"])
     try:
@@ -66,9 +77,14 @@ def score(row: Row, question: Question, answer: Mapping[str, Any]) -> Score:
     return replace(blank, low=low, high=high, error=error)
 
 
+def _no_trace(answer: Mapping[str, Any]) -> str:
+    return f"no trace: {_without_folders(answer['error'])}"
+
+
 def _without_folders(message: str) -> str:
-    """A message without where libraries are installed on this machine."""
-    return re.sub(r"/\S*/(?=(site-packages|dist-packages|eras)/)", "", message)
+    """A message without where libraries and this repository lie on this machine."""
+    message = re.sub(r"/\S*/(?=(site-packages|dist-packages|eras)/)", "", message)
+    return message.replace(f"{_ROOT}/", "")
 
 
 def _judged(blank: Score, question: Question) -> Score:

@@ -53,8 +53,8 @@ def wanted(questions: Iterable[Question]) -> list[Wanted]:
 def answers(
     traces: Iterable[Wanted], processes: int, tell: Callable[[int, int], None]
 ) -> dict[tuple[str, str | None], dict[str, Any]]:
-    """The answer to each trace, from the cache or from a worker. What is done is kept, so a run that is stopped goes
-    on where it was; with no processes only what is kept is answered. `tell` is given how many are done, of how many.
+    """The answer to each trace, from the cache or from a worker. With no processes only what is kept is answered, and
+    once it is interrupted what was done till then. `tell` is given how many are done, of how many.
     """
     traces = list(traces)
     found: dict[tuple[str, str | None], dict[str, Any]] = {}
@@ -68,7 +68,7 @@ def answers(
     tell(len(found), len(traces))
     if not processes:
         return found
-    with _Workers(processes) as workers:
+    with suppress(KeyboardInterrupt), _Workers(processes) as workers:
         for trace, answer in workers.run(missing):
             _keep(trace, answer)
             found[trace.key, trace.era] = answer
@@ -172,6 +172,7 @@ class _Workers:
             text=True,
             env=environment,
             cwd=ROOT,
+            process_group=0,  # Ctrl-C is not for it: what it broke off would be taken for an answer
         )
         self._mine.process, self._mine.era = process, era
         self._all.append(process)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,7 +16,7 @@ from bench.accuracy import report
 from bench.accuracy.picture import measured_ones, picture
 from bench.accuracy.question import Question
 from bench.accuracy.rows import Row
-from bench.accuracy.scoring import Score, predicted, score
+from bench.accuracy.scoring import UNTRACED, Score, predicted, score
 from bench.accuracy.tracing import Wanted, answers, wanted
 from tests.test_profile import profile
 
@@ -81,6 +82,8 @@ def test_a_failed_trace_is_a_reason_without_folders() -> None:
     found = score(ROW, ask(), {"error": "BadInput: /home/me/lib/site-packages/peft/a.py:3: no"})
     assert found.reason == "no trace: BadInput: site-packages/peft/a.py:3: no"
     assert found.error is None
+    ours = score(ROW, ask(), {"error": f"ImportError: no name in x ({Path(__file__).resolve()})"})
+    assert ours.reason == "no trace: ImportError: no name in x (tests/bench/test_accuracy_report.py)"
 
 
 def test_the_table_counts_rows_with_a_prediction() -> None:
@@ -141,6 +144,32 @@ def test_a_stale_page_would_be_noticed() -> None:
 def test_traces_are_asked_for_once() -> None:
     first, second = ask(), Question({"config": {}}, "other", "reserved", 4)
     assert wanted([first, second, first]) == [Wanted(first.key, None, (2, 4))]
+
+
+def test_what_was_done_before_an_interruption_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATCHFIT_CACHE", str(tmp_path))
+
+    def run(self: object, traces: list[Wanted]) -> Iterator[tuple[Wanted, dict[str, Any]]]:
+        yield traces[0], moments(7)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bench.accuracy.tracing._Workers.run", run)
+    traces = [Wanted(json.dumps({"config": {"n": n}}), None, (2,)) for n in (1, 2)]
+    assert answers(traces, 1, lambda done, total: None) == {(traces[0].key, None): moments(7)}
+
+
+def test_a_row_that_was_not_traced_keeps_the_score_it_had() -> None:
+    first, second = (replace(scored(0.01), id=name) for name in ("first", "second"))
+    untraced = score(ROW, ask(), UNTRACED)
+    now = [
+        replace(untraced, id=each.id, family="f", group="g", measure="allocated") for each in (first, second)
+    ]
+    assert all(each.untraced for each in now)
+    assert report.with_earlier(now, [first]) == [first, now[1]]
+    anew = replace(first, error=0.02)
+    assert report.with_earlier([anew, now[1]], [first, second]) == [anew, second]
 
 
 def test_answers_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
