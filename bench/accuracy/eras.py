@@ -31,6 +31,12 @@ def era_pins(era: str) -> list[str]:
     return [str(pin) for pin in pins]
 
 
+def era_torch(era: str) -> str | None:
+    """The PyTorch of an era, where what it kept for backward counts. It is not installed."""
+    version = _eras()[era].get("torch")
+    return None if version is None else str(version)
+
+
 def era_path(era: str) -> Path:
     """The era's folder, installed or not; another one when its packages change."""
     digest = hashlib.sha256("\n".join(era_pins(era)).encode()).hexdigest()[:12]

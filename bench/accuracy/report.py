@@ -262,7 +262,7 @@ in batchfit is fitted to these figures: a wrong prediction stays in the table un
 
 {scored} figures are scored here; {unscored} more of the same tables are not, for the reasons at the end. The libraries
 installed were {versions}; a line whose libraries are not "today" was traced with the versions of the run's time,
-PyTorch excepted.
+PyTorch excepted, of which only what it kept for backward is that of the time where a version is named.
 
 - *allocated*: the highest `torch.cuda.memory_allocated` of a step, against the profile's peak.
 - *steady*: what stays allocated between steps.

@@ -18,7 +18,7 @@ from threading import local
 from typing import Any
 
 from batchfit.cache import cache_folder, versions
-from bench.accuracy.eras import era_path, era_pins
+from bench.accuracy.eras import era_path, era_pins, era_torch
 from bench.accuracy.question import Question
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,8 @@ class Wanted:
 
     def path(self) -> Path:
         """Where the answer is kept: under all that decides it, the tracer's own sources included."""
-        decides = [self.key, self.era and era_pins(self.era), versions(), _sources()]
+        era = self.era and [*era_pins(self.era), era_torch(self.era)]
+        decides = [self.key, era, versions(), _sources()]
         digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
         return cache_folder() / "accuracy" / f"{digest}.json"
 
@@ -140,7 +141,11 @@ class _Workers:
         process = self._process(trace.era)
         assert process.stdin is not None
         assert process.stdout is not None
-        request = {"trace": json.loads(trace.key), "micro_batches": trace.micro_batches}
+        request = {
+            "trace": json.loads(trace.key),
+            "micro_batches": trace.micro_batches,
+            "torch": trace.era and era_torch(trace.era),
+        }
         try:
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()

@@ -15,6 +15,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from bench.accuracy import flash
+from bench.accuracy.earlier_torch import keeping_as
 
 
 def answer(asked: Mapping[str, Any], micro_batches: tuple[int, ...]) -> dict[str, Any]:
@@ -98,7 +99,8 @@ def main() -> None:
         for line in sys.stdin:
             request = json.loads(line)
             try:
-                given = answer(request["trace"], tuple(request["micro_batches"]))
+                with keeping_as(request["torch"]):
+                    given = answer(request["trace"], tuple(request["micro_batches"]))
             except Exception as error:
                 given = {
                     "error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"

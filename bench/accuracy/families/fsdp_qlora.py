@@ -55,6 +55,6 @@ def question(row: Row) -> Question:
         group=moment.replace("_", " "),
         measure=moment,
         micro_batch=needed(row, "micro_batch"),
-        era="transformers-4.38" if "hqq" in row["source"] else "transformers-4.36",
+        era="transformers-4.38" if "hqq" in row["source"] else "transformers-4.36-torch-2.1",
         assumptions=("logits are float32, as transformers returned them until 4.45",),
     )
