@@ -8,7 +8,7 @@ of squares, so each kept one more tensor of float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -19,7 +19,7 @@ from torch import Tensor
 #: The first version whose mean keeps no input.
 _LIGHT_MEAN = (2, 2)
 
-_mean = torch.Tensor.mean
+_mean: Callable[..., Tensor] = torch.Tensor.mean
 
 
 @contextmanager

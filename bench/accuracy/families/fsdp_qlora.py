@@ -3,8 +3,8 @@ after backward of a Llama of one billion parameters.
 
 Outputs, key and value caches included, are kept by their name; weights and adapters are bf16. They are of January and
 February 2024, when bitsandbytes was at 0.42: between them Llama's attention began to be given a mask, of which each
-layer keeps a copy, and copies of queries, keys and values beside those that the cache keeps. The releases of 16 January were transformers 4.36
-and PyTorch 2.1, whose mean kept its input.
+layer keeps a copy, and copies of queries, keys and values beside those that the cache keeps, while PyTorch 2.2 stopped
+keeping the input of a mean.
 """
 
 from __future__ import annotations
