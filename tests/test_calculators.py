@@ -204,6 +204,28 @@ def test_no_result_depends_on_a_field_that_does_not_apply(
         assume(False)
 
 
+REPLACED = [(calculator, field) for calculator in EVERY for field in calculator.fields if field.replaced_by]
+
+
+@pytest.mark.parametrize(
+    ("calculator", "field"), REPLACED, ids=lambda each: getattr(each, "slug", None) or each.name
+)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(data=st.data())
+def test_no_result_depends_on_a_field_whose_place_is_taken(
+    calculator: Calculator, field: Field, data: st.DataObject
+) -> None:
+    other = calculator.field(field.replaced_by or "")
+    assert other.empty is not None
+    first = data.draw(allowed_inputs(calculator))
+    assume(first[other.name] is not None)
+    second = first | {field.name: data.draw(allowed_inputs(calculator))[field.name]}
+    try:
+        assert calculator.evaluate(first).outputs == calculator.evaluate(second).outputs
+    except BadInput:
+        assume(False)
+
+
 def test_inputs_that_do_not_go_together_are_told_to_the_field() -> None:
     with pytest.raises(BadInput, match="warmup: must be at most 1,000"):
         EVERYTHING.evaluate(defaults(EVERYTHING) | {"warmup": 1001})

@@ -83,6 +83,7 @@ class Field:
     choices    what can be chosen; of "choices", at least `minimum` of them
     binds      the numbers that a choice gives to formulas. Of "choices", those of a value not chosen are 0
     only_when  when it applies: otherwise no result depends on it, and pages do not show it
+    replaced_by   a field that may be empty, and takes this one's place where it is not: then no result depends on it
     """
 
     name: str
@@ -103,6 +104,7 @@ class Field:
     choices: tuple[Choice, ...] = ()
     binds: tuple[Bound, ...] = ()
     only_when: When | None = None
+    replaced_by: str | None = None
 
     @property
     def option(self) -> str:

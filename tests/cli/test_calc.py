@@ -9,7 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from batchfit import calculators
+from batchfit.calculator import Calculator
 from batchfit.cli import cli
+from batchfit.fields import Field
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -105,6 +107,88 @@ def test_what_a_person_sees(name: str, arguments: list[str], overwrite: bool) ->
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(run.stdout)
     assert run.stdout == golden.read_text(), "look at the difference; if it is meant: pytest --overwrite"
+
+
+#: Options without effect, by how they come to have none, and what is said of them.
+WITHOUT_EFFECT = [
+    (
+        "pipeline-bubble --chunks 4",
+        ["--chunks 4 counts only with --schedule interleaved, which is not chosen."],
+    ),
+    (
+        "learning-rate-warmup --scaling none --base-batch 64 --schedule constant --final-share 10",
+        [
+            "--base-batch 64 counts only with --scaling square-root|linear, which is not chosen.",
+            "--final-share 10 counts only with --schedule cosine|linear|wsd, which is not chosen.",
+        ],
+    ),
+    (
+        "learning-rate-warmup --warmup-share 5 --warmup-steps 0",
+        ["--warmup-share 5 has no effect: --warmup-steps takes its place."],
+    ),
+    (
+        "chinchilla-tokens --model llama-3.1-8b --parameters 7B",
+        ["--model llama-3.1-8b has no effect: what it would fill in is given with --parameters."],
+    ),
+    ("pipeline-bubble --schedule interleaved --chunks 4", []),
+    ("learning-rate-warmup --warmup-share 5", []),
+    ("chinchilla-tokens --model llama-3.1-8b", []),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WITHOUT_EFFECT)
+def test_an_option_without_effect_is_told_beside_the_answer(words: str, said: list[str]) -> None:
+    run = calc(*words.split())
+    assert run.exit_code == 0, run.output
+    assert run.stderr.splitlines() == said
+    as_data = calc(*words.split(), "--json")
+    assert (as_data.stderr.splitlines(), as_data.exit_code) == (said, 0)
+    json.loads(as_data.stdout)
+
+
+def test_an_option_without_effect_leaves_the_answer_as_it_is() -> None:
+    usual = ["learning-rate-warmup", "--schedule", "constant"]
+    assert calc(*usual, "--final-share", "10").stdout == calc(*usual).stdout
+
+
+def test_an_option_without_effect_is_told_in_the_language() -> None:
+    run = calc("pipeline-bubble", "--chunks", "4", "--lang", "de")
+    assert run.stderr == "--chunks 4 zählt nur mit --schedule interleaved; das ist nicht gewählt.\n"
+
+
+SOMETIMES = [
+    (calculator, field)
+    for calculator in map(calculators.load, calculators.slugs())
+    for field in calculator.fields
+    if field.only_when or field.replaced_by
+]
+
+
+@pytest.mark.parametrize(
+    ("calculator", "field"), SOMETIMES, ids=lambda each: getattr(each, "slug", None) or each.name
+)
+def test_every_option_that_may_have_no_effect_says_so(calculator: Calculator, field: Field) -> None:
+    given = [field.option, field.default or str(field.minimum)]
+    if field.only_when:
+        choice = calculator.field(field.only_when.field)
+        given += [
+            choice.option,
+            next(e.value for e in choice.choices if e.value not in field.only_when.values),
+        ]
+    if field.replaced_by:
+        other = calculator.field(field.replaced_by)
+        given += [other.option, str(max(1, other.minimum))]
+    assert f"{field.option} " in calc(calculator.slug, *given).stderr
+
+
+@pytest.mark.parametrize("slug", calculators.slugs())
+def test_the_examples_of_the_help_have_options_with_effect_only(slug: str) -> None:
+    lines = calc(slug, "--help").stdout.partition("Examples:")[2].splitlines()
+    examples = [line.split()[2:] for line in lines if line.lstrip().startswith("batchfit calc")]
+    assert examples
+    for words in examples:
+        run = calc(*words)
+        assert (run.exit_code, run.stderr) == (0, ""), words
 
 
 def test_the_program_itself_runs() -> None:

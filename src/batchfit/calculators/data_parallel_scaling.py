@@ -87,6 +87,7 @@ CALCULATOR = Calculator(
         ),
         Field(
             name="interconnect",
+            replaced_by="measured_bandwidth",
             symbol="I",
             label="Interconnect",
             help="The slowest link between two replicas: inside one node NVLink or PCI Express, else the network.",
@@ -98,6 +99,7 @@ CALCULATOR = Calculator(
         ),
         Field(
             name="bandwidth_share",
+            replaced_by="measured_bandwidth",
             symbol="β",
             label="Share of the bandwidth reached",
             help="What a long all-reduce gets of the nominal bandwidth.",

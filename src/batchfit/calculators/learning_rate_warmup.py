@@ -120,6 +120,7 @@ CALCULATOR = Calculator(
         ),
         Field(
             name="warmup_share",
+            replaced_by="warmup_steps",
             symbol="ω",
             label="Warm-up share",
             help="The part of the run in which the rate rises from 0 in a straight line.",

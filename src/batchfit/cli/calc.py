@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import click
 
@@ -14,6 +15,7 @@ from batchfit.errors import BadInput
 from batchfit.fields import Field, Reading, When
 from batchfit.languages import translate
 from batchfit.presets import Preset
+from batchfit.sentences import Code, Sentence, in_language, listed
 from batchfit.wording import all_in_words, complaint, fitting_unit, signed
 
 
@@ -52,6 +54,8 @@ def calculator_command(calculator: Calculator) -> click.Command:
         except BadInput as wrong:
             field = calculator.field(wrong.field)
             raise click.UsageError(f"{field.option} {complaint(wrong, lang)}") from None
+        for idle in without_effect(calculator, typed, readings, lang):
+            click.echo(in_language(idle, lang), err=True)
         if as_json:
             click.echo(
                 json.dumps(results.as_json(calculator, chosen) | _sections(calculator, results), indent=2)
@@ -126,6 +130,44 @@ def read_inputs(
             choice = " or ".join(_choosing(calculator, when) for when in needs)
             raise click.UsageError(f"{preset.option} fills in {filled_in}, which counts only with {choice}")
     return readings, chosen
+
+
+def without_effect(
+    calculator: Calculator, typed: dict[str, str | None], readings: dict[str, Reading], lang: str
+) -> Iterator[Sentence]:
+    """What was typed that the results do not depend on, and why: pages hide such fields, and a command cannot."""
+
+    def given(of: Field | Preset) -> Code:
+        return Code(f"{of.option} {typed[of.name]}")
+
+    idle = set()
+    for field in calculator.all_fields:
+        when, other = field.only_when, field.replaced_by
+        if when and readings[when.field].value not in when.values:
+            choice = Code(f"{calculator.field(when.field).option} {'|'.join(when.values)}")
+            # Not "has no effect": a table over that choice may still have a row that depends on it.
+            reason = Sentence(
+                "{option} counts only with {choice}, which is not chosen.", option=given(field), choice=choice
+            )
+        elif other and readings[other].value is not None:
+            option = Code(calculator.field(other).option)
+            reason = Sentence(
+                "{option} has no effect: {other} takes its place.", option=given(field), other=option
+            )
+        else:
+            continue
+        idle.add(field.name)
+        if typed[field.name] is not None:
+            yield reason
+    for preset in calculator.presets:
+        filled = [name for name in preset.fills if name not in idle]
+        if typed[preset.name] and filled and all(typed[name] is not None for name in filled):
+            others = listed((calculator.field(name).option for name in filled), lang)
+            yield Sentence(
+                "{option} has no effect: what it would fill in is given with {others}.",
+                option=given(preset),
+                others=Code(others),
+            )
 
 
 def _choosing(calculator: Calculator, when: When) -> str:
@@ -225,7 +267,12 @@ def _preset_option(preset: Preset) -> click.Option:
 
 def _examples(calculator: Calculator) -> str:
     lines = ["\b", "Examples:", f"  batchfit calc {calculator.slug}"]
-    given = " ".join(f"{field.option} {field.default}" for field in calculator.fields[:4] if field.default)
+    usual = {field.name: field.default for field in calculator.fields}
+    given = " ".join(
+        f"{field.option} {field.default}"
+        for field in calculator.fields[:4]
+        if field.default and (not field.only_when or usual[field.only_when.field] in field.only_when.values)
+    )
     lines.append(f"  batchfit calc {calculator.slug} {given} --json")
     lines += [
         " ".join(
