@@ -47,7 +47,7 @@ def test_it_serves_until_interrupted() -> None:
         try:
             page = fetch(f"http://127.0.0.1:{port}/de/gradient-accumulation?activation_per_sample=0,75")
             assert "https://fit.example/de/gradient-accumulation" in page
-            assert '<span class="number" data-number>3</span>' in page
+            assert '<span class="number" data-number="1">3</span>' in page
         finally:
             server.send_signal(signal.SIGINT)
             _, complaints = server.communicate(timeout=20)

@@ -203,7 +203,9 @@ function showResult(result, described, shown, words) {
   const unit = unitFor(of, shown);
   const [before, number, after] = quantity(of, known[name], unit, calculator);
   find("[data-before]", result).textContent = before;
-  find("[data-number]", result).textContent = number;
+  const figure = find("[data-number]", result);
+  figure.textContent = number;
+  figure.dataset.number = Math.ceil(number.length / 4);
   find("[data-after]", result).textContent = after;
   strip(name, before + number + after);
   find("[data-also]", result).textContent = also(of, known[name], unit);
