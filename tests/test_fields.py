@@ -99,6 +99,9 @@ EVERY = {field.name: field for field in EVERYTHING.fields}
         ("70억", "ko", 7_000_000_000, "7,000,000,000"),
         ("50만", "ko", 500_000, "500,000"),
         ("50千", "ja", 50_000, "50,000"),
+        ("50百", "ja", 5_000, "5,000"),
+        ("25 百", "zh-Hant", 2_500, "2,500"),
+        ("30백", "ko", 3_000, "3,000"),
         ("50 千", "zh-Hans", 50_000, "50,000"),
         ("5천", "ko", 5_000, "5,000"),
         ("8,03 Milliarden", "de", 8_030_000_000, "8.030.000.000"),
@@ -156,6 +159,8 @@ def test_words_of_another_language_are_refused(lang: str, typed: str) -> None:
         ("2.125억", "ko", "2.1250e8", "2.125억"),
         ("7 Mrd.", "de", "7B", "7B"),
         ("2조", "ko", "2T", "2T"),
+        ("30百", "zh-Hans", "30e2", "30百"),
+        ("30백", "ko", "30e2", "30백"),
     ],
 )
 def test_an_address_says_it_for_every_language(typed: str, lang: str, address: str, shown: str) -> None:

@@ -14,9 +14,10 @@ from batchfit.numbers import powers
 
 Scale = tuple[int, int]
 
-#: As models and data sets are counted: 7B parameters, 15T tokens. Ten thousands and their powers, which East Asian
-#: languages count in, have no letter of their own: behind a number, "e4" says in any language what 万 says.
+#: As models and data sets are counted: 7B parameters, 15T tokens. Hundreds, ten thousands and their powers, which East
+#: Asian languages count in, have no letter of their own: behind a number, "e4" says in any language what 万 says.
 COUNTS: dict[str, Scale] = {
+    "e2": (1, 2),
     "K": (1, 3),
     "e4": (1, 4),
     "M": (1, 6),
@@ -31,7 +32,6 @@ DURATIONS: dict[str, Scale] = {"ms": (1, -3), "s": (1, 0), "min": (60, 0), "h": 
 #: What else people type, in lower case.
 _SPELLINGS = {
     "g": "B",
-    "千": "K",  # which CLDR's short forms leave out
     "mio": "M",
     "mrd": "B",
     "٪": "%",
@@ -43,6 +43,16 @@ _SPELLINGS = {
     **dict.fromkeys(("day", "days"), "d"),
 }
 
+#: Words for powers of ten that CLDR's short forms leave out.
+_BELOW_TEN_THOUSAND = {
+    "ja": {"百": 2, "千": 3},
+    "ko": {"백": 2},
+    "zh-Hans": {"百": 2, "千": 3},
+    "zh-Hant": {"百": 2, "千": 3},
+}
+#: From this power of ten on, a unit closes a group of four digits: what stands before it is a number of its own.
+_GROUP = 4
+
 _EXACT = Context(prec=400)
 _PART = re.compile(r"(([0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,20}) ?([^\x00-\x7f\W\d_]{0,2}) ?)")
 _SUFFIXED = re.compile(r"\s*(.*?)\s*([^\W\d_]+(?:\s[^\W\d_]+)*|[%٪％﹪])\.?\s*", re.S)
@@ -52,7 +62,9 @@ def spellings(scales: Mapping[str, Scale], lang: str) -> dict[str, str]:
     """Every way in which readers of a language type these scales, in lower case, with the scale that it means. A
     scale's own letter means the same in every language: 7B is the name of a size, though "B" is 10¹² to Spaniards."""
     known = {typed: name for typed, name in _SPELLINGS.items() if name in scales}
-    return known | words(scales, lang) | {name.lower(): name for name in scales}
+    # "e4" is read as a part of the number itself.
+    letters = {name.lower(): name for name in scales if not name[-1].isdigit()}
+    return known | words(scales, lang) | letters
 
 
 def words(scales: Mapping[str, Scale], lang: str) -> dict[str, str]:
@@ -60,7 +72,8 @@ def words(scales: Mapping[str, Scale], lang: str) -> dict[str, str]:
     if scales is not COUNTS:
         return {}
     names = {power: name for name, (_, power) in scales.items()}
-    return {word: names[power] for word, power in powers(lang).items() if power in names}
+    known = powers(lang) | _BELOW_TEN_THOUSAND.get(lang, {})
+    return {word: names[power] for word, power in known.items() if power in names}
 
 
 def written(scale: str, lang: str) -> str:
@@ -83,11 +96,13 @@ def split_scale(text: str, scales: Mapping[str, Scale], lang: str) -> tuple[str,
 
 def _mixed(text: str, scales: Mapping[str, Scale], lang: str) -> tuple[str, str] | None:
     """A whole number in several of the units that East Asian languages count in, as one number of the first of them:
-    "3億5000万" gives ("350000000e-8", "e8"), which every language reads alike; "5千万" ("50000000e-4", "e4").
+    "3億5000万" gives ("350000000e-8", "e8"), which every language reads alike; "5百万" ("5000000e-4", "e4").
 
-    None for what is no such number. What stands before a unit, and all that comes after it, has to be smaller than the
-    next larger one: nobody can tell whether 1億20000万 lacks a unit or has a digit too many. One digit behind the last
-    unit is refused, since to Chinese readers 1万5 is 15,000, and to Japanese ones 10,005.
+    Hundreds and thousands count within a group of four digits, which 万 or a larger unit closes: 3千5百万. None for
+    what is no such number. What stands before a unit, and all that comes after it, has to be smaller than the next
+    larger one: nobody can tell whether 1億20000万 lacks a unit or has a digit too many. One digit behind the last unit
+    is refused, since to Chinese readers 1万5 is 15,000, and to Japanese ones 10,005; and so are digits behind no more
+    than thousands.
     """
     parts = _PART.findall(text)
     if text.isascii() or "".join(part for part, *_ in parts) != text:
@@ -95,21 +110,26 @@ def _mixed(text: str, scales: Mapping[str, Scale], lang: str) -> tuple[str, str]
     known = spellings(scales, lang)
     if len(parts) == 1 and parts[0][2] in known:
         return None
-    total, room, first = 0, 0, ""
-    for _, digits, word in parts:
+    # From the last part to the first; `closing` is the power of the unit that closes the group.
+    total, closing, unit, after = 0, 0, "", -1
+    for _, digits, word in reversed(parts):
         names = [known[word]] if word in known else [known.get(each, "") for each in word]
         powers = [scales.get(name, (1, 0))[1] for name in names]
-        value = int(digits.replace(",", "")) * 10 ** sum(powers)
-        last = powers[-1] if powers else 0
-        if 0 in powers or (len(powers) > 1 and value >= 100**last):
+        if 0 in powers or (not word and (after >= 0 or len(digits) < 2)):
             return None
-        if first and (value >= room or len(word + digits) < 2):
+        closes = bool(powers) and powers[-1] >= _GROUP
+        if closes:
+            closing, unit = powers[-1], names[-1]
+        place = sum(powers) if closes else sum(powers) + closing
+        value = int(digits.replace(",", "")) * 10**place
+        limit = 2 * closing if len(powers) > 1 and powers[0] >= _GROUP else closing + _GROUP
+        if after >= 10**place or (place > closing and value >= 10**limit):
             return None
-        first = first or "".join(names[-1:])
-        if scales.get(first, (1, 0))[1] < 4:  # thousands alone are no unit to go on from
-            return None
-        total, room = total + value, 10**last if word else 0
-    return f"{total}e-{scales[first][1]}", first
+        total, after = total + value, value
+    if not unit and not parts[-1][2]:
+        return None
+    unit = unit or "K"  # hundreds alone are not several units
+    return f"{total}e-{scales[unit][1]}", unit
 
 
 def scaled(number: Decimal, scale: Scale) -> Decimal:

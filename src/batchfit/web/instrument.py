@@ -368,7 +368,8 @@ class Instrument:
                 "suffixes": each.suffixes,
             }
         if each.suffixes:
-            found["written"] = {name: written(name, self.lang) for name in each.scales if not name.isalpha()}
+            words = {name: written(name, self.lang) for name in each.scales}
+            found["written"] = {name: word for name, word in words.items() if word != name}
         if each.units:
             found["units"] = each.units
         if each.empty is not None:
@@ -425,12 +426,14 @@ def _message(each: Field, typed: str, lang: str) -> str:
 
 
 def _forms(counted: tuple[str, str] | None, lang: str) -> Mapping[str, str] | None:
-    """A unit's plural forms by the names that browsers have for them ("one", "few", ...)."""
+    """A unit's plural forms by the names that browsers have for them ("one", "few", ...); "other" stands for those that
+    are left out."""
     if counted is None:
         return None
-    return {
+    forms = {
         name: catalogue(lang).count(*counted, example) for name, example in _plural_examples(lang).items()
     }
+    return {name: form for name, form in forms.items() if name == "other" or form != forms["other"]}
 
 
 @cache

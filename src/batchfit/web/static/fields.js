@@ -78,20 +78,23 @@ function splitScale(text, chosen, spellings) {
 function splitMixed(text, { spellings, scales }) {
   const typed = text.normalize("NFKC").trim();
   const parts = [...typed.matchAll(/([0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,20}) ?(\p{Lo}{0,2}) ?/gu)];
-  if (parts.map(([part]) => part).join("") !== typed || (parts.length < 2 && spellings[parts[0]?.[2]])) return;
-  let [total, room, first] = [0n, 0n];
-  for (const [, digits, word] of parts) {
+  if (!parts[0] || parts.map(([part]) => part).join("") !== typed || (!parts[1] && spellings[parts[0][2]])) return;
+  let [total, closing, unit, after] = [0n, 0n];
+  for (const [, digits, word] of parts.reverse()) {
     const names = spellings[word] ? [spellings[word]] : [...word].map((each) => spellings[each]);
     const powers = names.map((name) => BigInt(scales[name]?.[1] ?? 0));
-    const [one, other] = powers;
-    const value = powers.reduce((product, power) => product * 10n ** power, BigInt(digits.replaceAll(",", "")));
-    if (powers.includes(0n) || (other && value >= 100n ** other) || (first && (value >= room || !(word || digits[1])))) return;
-    first ??= names.at(-1);
-    if (!(scales[first]?.[1] >= 4)) return;
+    if (powers.includes(0n) || (!word && (after >= 0n || !digits[1]))) return;
+    if (powers.at(-1) >= 4n) [closing, unit] = [powers.at(-1), names.at(-1)];
+    const place = powers.reduce((sum, power) => sum + power, powers.at(-1) >= 4n ? 0n : closing);
+    const value = BigInt(digits.replaceAll(",", "")) * 10n ** place;
+    const limit = powers[1] && powers[0] >= 4n ? 2n * closing : closing + 4n;
+    if (after >= 10n ** place || (place > closing && value >= 10n ** limit)) return;
     total += value;
-    room = word ? 10n ** powers.at(-1) : 0n;
+    after = value;
   }
-  return first && [`${total}e-${scales[first][1]}`, first];
+  if (!unit && !parts[0][2]) return;
+  unit ??= "K";
+  return [`${total}e-${scales[unit][1]}`, unit];
 }
 
 /**
