@@ -67,6 +67,18 @@ def test_no_second_word_for_a_term(lang: str) -> None:
 
 
 @pytest.mark.parametrize("lang", TRANSLATED)
+@pytest.mark.parametrize("kind", ["full", "selective"])
+def test_a_kind_of_checkpointing_has_one_word_wherever_it_stands(kind: str, lang: str) -> None:
+    """Alone in the planner's lists, in its sentences, and in the calculators' lists: "Full: every layer"."""
+    word = catalogue(lang).text(kind).casefold()
+    listed = [form for english, form in forms(lang) if english.startswith(f"{kind.capitalize()}: ")]
+    said = [form for english, form in forms(lang) if f"{kind} checkpointing" in english.casefold()]
+    assert listed
+    assert said
+    assert [form for form in [*listed, *said] if word not in form.casefold()] == []
+
+
+@pytest.mark.parametrize("lang", TRANSLATED)
 def test_a_unit_that_follows_a_placeholder_stays_with_it(lang: str) -> None:
     broken = [form for _, form in forms(lang) if re.search(r"\} (?:[kKMGT]i?B|GB/s|TFLOP/s|µs)\b", form)]
     assert broken == []
