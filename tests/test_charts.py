@@ -7,8 +7,10 @@ from xml.etree import ElementTree
 import pytest
 
 from batchfit import charts
+from batchfit.languages import languages
 from batchfit.palette import FILLS, INTERFACE, KINDS, PARTS, style_of
 from batchfit.planning import Plans, plan
+from batchfit.sentences import in_language
 from tests.planning.decoder import family
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -39,6 +41,40 @@ def test_every_picture_is_well_formed_described_and_without_style(fitting: Plans
             assert len(root.attrib["aria-label"]) > 40
             assert "style" not in svg
             assert "<script" not in svg
+
+
+@pytest.mark.parametrize("lang", languages())
+def test_every_text_of_every_picture_is_in_its_language(fitting: Plans, lang: str) -> None:
+    english = {name: draw() for name, draw in charts.pictures_of(fitting).items()}
+    drawn = {name: draw() for name, draw in charts.pictures_of(fitting, lang).items()}
+    assert drawn.keys() == {"memory", "micro-batch", "pareto"}
+    assert (drawn == english) == (lang == "en")
+    root = ElementTree.fromstring(drawn["pareto"])
+    shown = " ".join([root.attrib["aria-label"], *root.itertext()])
+    for each in fitting.front:
+        assert in_language(each.how, lang) in shown
+        assert in_language(each.memory, lang) in shown
+    if lang != "en":
+        assert not re.search(r"allocated|reserved|\btime\b|Memory|against", shown)
+
+
+@pytest.mark.parametrize("lang", languages())
+def test_names_on_the_front_stay_inside_and_apart(fitting: Plans, lang: str) -> None:
+    root = ElementTree.fromstring(charts.pareto_front(fitting.front, lang))
+    names = [
+        text for text in root.iter(f"{SVG}text") if "×" in (text.text or "") and len(text.text or "") > 8
+    ]
+    assert names
+    boxes = []
+    for name in names:
+        x, long = float(name.attrib["x"]), charts.text_length(name.text or "", 11)
+        start = x - long if "end" in name.attrib["class"].split() else x
+        assert start >= 0
+        assert start + long <= charts.WIDTH
+        boxes.append((float(name.attrib["y"]), start, start + long))
+    for index, (y, start, end) in enumerate(boxes):
+        for other_y, other_start, other_end in boxes[:index]:
+            assert abs(y - other_y) > 14 or start > other_end or other_start > end
 
 
 def test_the_bar_is_to_scale(fitting: Plans) -> None:

@@ -19,9 +19,9 @@ from batchfit.palette import COLOURS, FILLS, INTERFACE, KINDS, PARTS, style_of
 from batchfit.planning.result import Plan, Plans
 from batchfit.planning.sensitivity import Curve
 from batchfit.profile import Peak
-from batchfit.sentences import Sentence, Size, in_language, parted
+from batchfit.sentences import Sentence, Size, in_language, listed, parted
 from batchfit.sentences import size as plain_size
-from batchfit.units import UNITS, format_bytes
+from batchfit.units import UNITS
 
 #: The width of every picture in its own units; pages scale it.
 WIDTH = 720
@@ -153,16 +153,17 @@ def _kinds(activations: Mapping[str, int]) -> list[Segment]:
     ]
 
 
-def pictures_of(answered: Plans) -> dict[str, Callable[[], str]]:
-    """What draws the pictures that there are of an answer: of the best plan, or of the nearest where nothing fits."""
+def pictures_of(answered: Plans, lang: str = SOURCE) -> dict[str, Callable[[], str]]:
+    """What draws the pictures that there are of an answer, in a language: of the best plan, or of the nearest where
+    nothing fits."""
     shown = answered.best or (answered.nearest[0].plan if answered.nearest else None)
     found: dict[str, Callable[[], str]] = {}
     if shown is not None:
-        found["memory"] = partial(memory_bar, shown)
+        found["memory"] = partial(memory_bar, shown, lang)
     if answered.curve is not None:
-        found["micro-batch"] = partial(memory_curve, answered.curve)
+        found["micro-batch"] = partial(memory_curve, answered.curve, lang)
     if any(plan.relative_step_time is not None for plan in answered.front):
-        found["pareto"] = partial(pareto_front, answered.front)
+        found["pareto"] = partial(pareto_front, answered.front, lang)
     return found
 
 
@@ -309,7 +310,7 @@ def memory_curve(curve: Curve, lang: str = SOURCE, width: int = WIDTH) -> str:
     return _picture(bottom + 44, in_language(said, lang), shapes, width)
 
 
-def pareto_front(front: Sequence[Plan]) -> str:
+def pareto_front(front: Sequence[Plan], lang: str = SOURCE) -> str:
     """Memory against time per sample of the plans that no other beats in both; the fastest is 1."""
     timed = [plan for plan in front if plan.relative_step_time is not None]
     if not timed:
@@ -324,24 +325,44 @@ def pareto_front(front: Sequence[Plan]) -> str:
     def y(size: float) -> float:
         return bottom - (bottom - top) * size / highest
 
-    shapes = _grid([(y(size), format_bytes(size)) for size in byte_ticks(highest)], left, right)
-    shapes += [_text(x(tick), bottom + 18, f"{tick}×", "small middle") for tick in count_ticks(int(slowest))]
-    shapes.append(_text(right, bottom + 36, "time per sample", "small end"))
+    shapes = _grid([(y(size), size_text(size, lang)) for size in byte_ticks(highest)], left, right)
+    shapes += [
+        _text(x(tick), bottom + 18, f"{format_number(tick, lang)}×", "small middle")
+        for tick in count_ticks(int(slowest))
+    ]
+    shapes.append(_text(right, bottom + 36, in_language(Sentence("time per sample"), lang), "small end"))
     shapes.append(_path(f"M{left} {bottom}H{right}", "axis"))
-    labelled: list[tuple[float, float]] = []
+    labelled: list[tuple[float, float, float]] = []
     for index, plan in enumerate(timed):
-        where = x(plan.relative_step_time or 0), y(plan.peak_reserved_bytes or plan.peak_allocated_bytes)
-        label = f"{plan.batch}, {plan.how}"
-        circle = _circle(*where, 5, "answer" if index == len(timed) - 1 else "point")
-        shapes.append(_group(_element("title", f"{label}: {plan.memory}") + circle))
-        if all(abs(where[1] - other[1]) > 14 or abs(where[0] - other[0]) > 260 for other in labelled):
-            end = where[0] > WIDTH - 280
-            shapes.append(
-                _text(where[0] + (-9 if end else 9), where[1] + 4, label, f"small{' end' if end else ''}")
-            )
-            labelled.append(where)
-    said = "; ".join(f"{p.batch} ({p.how}) {p.memory} at {p.relative_step_time:.2f}×" for p in timed)
-    return _picture(bottom + 44, f"Memory against time: {said}.", shapes)
+        at, height = x(plan.relative_step_time or 0), y(plan.peak_reserved_bytes or plan.peak_allocated_bytes)
+        label = listed((isolated(plan.batch, lang), in_language(plan.how, lang)), lang)
+        title = _element("title", f"{label}: {in_language(plan.memory, lang)}")
+        circle = _circle(at, height, 5, "answer" if index == len(timed) - 1 else "point")
+        shapes.append(_group(title + circle))
+        # A name stands behind its point, before it where it has no room there, and is left out beside another.
+        long = text_length(label, 11)
+        end = at + 9 + long > WIDTH
+        start = at - 9 - long if end else at + 9
+        if all(
+            abs(height - beside) > 14 or start > last or first > start + long
+            for beside, first, last in labelled
+        ):
+            shapes.append(_text(at + (-9 if end else 9), height + 4, label, f"small{' end' if end else ''}"))
+            labelled.append((height, start, start + long))
+    plans = parted((in_language(_on_the_front(plan, lang), lang) for plan in timed), lang)
+    said = Sentence("Memory against time: {plans}.", plans=plans)
+    return _picture(bottom + 44, in_language(said, lang), shapes)
+
+
+def _on_the_front(plan: Plan, lang: str) -> Sentence:
+    time = format_number(plan.relative_step_time or 0, lang, min_fraction=2, max_fraction=2)
+    return Sentence(
+        "{batch} ({how}): {memory}, {time}",
+        batch=plan.batch,
+        how=plan.how,
+        memory=plan.memory,
+        time=f"{time}×",
+    )
 
 
 # ---- Scales --------------------------------------------------------------------------------------------------

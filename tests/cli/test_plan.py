@@ -285,6 +285,9 @@ def test_pictures_are_written(saved: list[str], tmp_path: Path) -> None:
     answered(*saved, "--batch", "256", "--gpu", "h100-80gb", "--gpus", "8", "--svg", str(folder))
     assert sorted(path.name for path in folder.iterdir()) == ["memory.svg", "micro-batch.svg", "pareto.svg"]
     assert all("<style>" in path.read_text() for path in folder.iterdir())
+    wanted = ["--batch", "256", "--gpu", "h100-80gb", "--gpus", "8", "--svg", str(folder), "--lang", "de"]
+    assert call(*saved, *wanted).exit_code == 0
+    assert 'aria-label="Speicher gegen Zeit: ' in (folder / "pareto.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

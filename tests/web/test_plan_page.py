@@ -222,6 +222,8 @@ def test_downloads(client: TestClient) -> None:
         response = client.get(f"/en/plan/{name}.svg?{ASKED}")
         assert response.headers["content-disposition"] == f'attachment; filename="{name}.svg"'
         ElementTree.fromstring(response.text)
+        said = ElementTree.fromstring(client.get(f"/de/plan/{name}.svg?{ASKED}").text).attrib["aria-label"]
+        assert said.startswith("Speicher"), said
     assert client.get(f"/en/plan/other.svg?{ASKED}").status_code == 404
     assert client.get("/en/plan.csv?batch=x").status_code == 422
 

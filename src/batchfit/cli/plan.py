@@ -146,7 +146,7 @@ def _show(
     # JSON is for programs: its texts are English.
     ready = emitted(framework, first, model, SOURCE if asked["as_json"] else lang) if framework else None
     if asked["svg"]:
-        _write_pictures(first, Path(asked["svg"]))
+        _write_pictures(first, Path(asked["svg"]), lang)
     several = Elastic(tuple(answers)) if len(answers) > 1 else None
     if asked["as_json"]:
         data = as_data(answers, ready_as_data(framework, ready) if ready else None)
@@ -223,12 +223,12 @@ def _compared(
     )
 
 
-def _write_pictures(answered: Plans, folder: Path) -> None:
+def _write_pictures(answered: Plans, folder: Path, lang: str) -> None:
     """The memory bar, memory against micro-batch and the Pareto front, each a complete SVG file."""
     from batchfit import charts
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name, draw in charts.pictures_of(answered).items():
+    for name, draw in charts.pictures_of(answered, lang).items():
         (folder / f"{name}.svg").write_text(charts.standalone(draw()), encoding="utf-8")
 
 

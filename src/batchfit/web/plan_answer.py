@@ -133,7 +133,7 @@ class PlanAnswer:
 
     def picture(self, name: str) -> str | None:
         """One of them as a complete SVG file; None where there is none of that name."""
-        draw = charts.pictures_of(self.first).get(name)
+        draw = charts.pictures_of(self.first, self.state.lang).get(name)
         return None if draw is None else charts.standalone(draw())
 
 
