@@ -77,6 +77,11 @@ def test_names_on_the_front_stay_inside_and_apart(fitting: Plans, lang: str) -> 
             assert abs(y - other_y) > 14 or start > other_end or other_start > end
 
 
+@pytest.mark.parametrize("sign", "\u2066\u2067\u2068\u2069\u200e\u200f\u061c\u202a\u202c\u064f")
+def test_signs_of_direction_and_marks_on_letters_have_no_width(sign: str) -> None:
+    assert charts.text_length(f"{sign}4 × 8{sign}", 11) == charts.text_length("4 × 8", 11) > 0
+
+
 def test_the_bar_is_to_scale(fitting: Plans) -> None:
     best = fitting.best
     assert best is not None

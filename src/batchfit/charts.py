@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
-from unicodedata import east_asian_width
+from unicodedata import category, east_asian_width
 
 from batchfit.bidi import isolated
 from batchfit.languages import SOURCE
@@ -404,8 +404,13 @@ def _grid(ticks: Iterable[tuple[float, str]], left: int, right: int) -> list[str
 
 
 def text_length(text: str, size: int) -> float:
-    """About how long a text is in a font of that size: ideographs are as wide as high, other letters half of it."""
-    return sum(size if east_asian_width(letter) in "WF" else size * 0.54 for letter in text)
+    """About how long a text is in a font of that size: ideographs are as wide as high, other letters half of it; marks
+    on letters and signs of direction have no width."""
+    return sum(
+        size if east_asian_width(letter) in "WF" else size * 0.54
+        for letter in text
+        if category(letter) not in ("Mn", "Cf")
+    )
 
 
 def _element(name: str, content: str = "", style: str = "", **attributes: str) -> str:
