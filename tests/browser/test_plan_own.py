@@ -60,6 +60,7 @@ def test_a_profile_that_is_dropped_plans_at_once_and_stays_in_the_tab(page: Page
     expect(page).to_have_url(re.compile("from=own"))
     assert "batchfit_profile" not in page.url
     expect(page.get_by_label("Your own model")).to_be_checked()
+    expect(page.locator("#share")).to_contain_text("Your model is in no link")
     # Every control goes on answering, and a reload finds the model again.
     page.locator("#batch").fill("512")
     expect(page.locator(".product")).to_have_text("= 512 samples")
@@ -76,6 +77,7 @@ def test_a_profile_that_is_dropped_plans_at_once_and_stays_in_the_tab(page: Page
     page.go_back()
     page.go_back()
     sentence(page, "llama-3.1-8b")
+    expect(page.locator("#share")).not_to_contain_text("Your model is in no link")
     other = page.context.browser.new_page() if page.context.browser else page
     other.goto(page.url.split("?")[0] + "?from=own")
     expect(other.locator(".answer .message:visible")).to_contain_text("Paste, choose or drop your model")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from batchfit.cli import cli
-from batchfit.languages import languages
+from batchfit.languages import catalogue, languages
 from batchfit.models import load_models
 from batchfit.web.app import create_app
 from batchfit.web.plan_own import MOST_CHARACTERS
@@ -253,6 +253,21 @@ def test_whatever_the_answer_leads_to_keeps_the_model(client: TestClient) -> Non
     followed = pressed(client, advice.all("button")[0])
     assert "which fits" in sentence(followed)
     assert sentence(too_much) != sentence(followed)
+
+
+@pytest.mark.parametrize("lang", languages())
+def test_a_page_about_an_own_model_promises_no_link_that_holds_it(client: TestClient, lang: str) -> None:
+    own = posted(client, profile(), lang=lang)
+    known = parse(client.get(f"/{lang}/plan", params={"model": "llama-3.1-8b", **ASKED}).text)
+    promised, told = (
+        root.one("section", aria_labelledby="plans").one("p", class_="small-print").text
+        for root in (known, own)
+    )
+    assert promised.startswith(told)
+    assert len(told) < len(promised)
+    refused = catalogue(lang).text("Your model is in no link: whoever opens one is asked for the file.")
+    refused = " ".join(refused.split())
+    assert (refused in own.one(id="share").text, refused in known.one(id="share").text) == (True, False)
 
 
 def test_an_own_model_goes_along_to_another_language(client: TestClient) -> None:

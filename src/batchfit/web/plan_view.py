@@ -327,11 +327,15 @@ class PlanView:
 
     @property
     def timing(self) -> str:
-        """What the times of plans are, beside their table."""
-        text = Sentence(
-            "Time is {each}, the fastest plan being 1. Each plan opens as a link of its own.",
-            each=self.state.samples.each,
-        )
+        """What the times of plans are, beside their table. Those of a model of one's own open as no link: none can hold
+        the model, and buttons send it along."""
+        each = self.state.samples.each
+        if self.state.source == "own":
+            text = Sentence("Time is {each}, the fastest plan being 1.", each=each)
+        else:
+            text = Sentence(
+                "Time is {each}, the fastest plan being 1. Each plan opens as a link of its own.", each=each
+            )
         return in_language(text, self.lang)
 
     @property
