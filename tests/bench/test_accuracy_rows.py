@@ -115,6 +115,16 @@ def test_libraries_are_those_of_a_runs_table() -> None:
     assert tables == {"transformers-4.39", "transformers-4.48", "transformers-4.45"}
 
 
+@pytest.mark.parametrize(("commit", "computed_in"), [("ff14d4f", "bf16"), ("HEAD", None)])
+def test_scenarios_say_the_mixed_precision_that_a_table_leaves_out(
+    commit: str, computed_in: str | None
+) -> None:
+    row = fms(
+        url_or_path="scripts/benchmarks/refs/a100_80gb_granite.csv", commit_or_version=commit, peft="none"
+    )
+    assert question(row).trace.get("autocast") == computed_in
+
+
 def test_adapters_over_gptq_and_their_fused_kernels() -> None:
     row = fms(model="TheBloke/Llama-2-70B-GPTQ", n_gpus="2", notes="framework=accelerated-peft-autogptq-foak;",
               commit_or_version="HEAD", metric="max")  # fmt: skip

@@ -20,6 +20,7 @@ from bench.accuracy.families.fms_runs import (
     era,
     holds_inputs,
     kernels,
+    scenario_autocast,
     scenario_dtype,
     sharding,
 )
@@ -131,7 +132,8 @@ def _group(row: Row, framework: str, replicas: int) -> str:
 def _precision(row: Row) -> tuple[str, str | None]:
     """The type of the weights, and the type autocast computes in."""
     said = dict(re.findall(r"(torch_dtype|bf16|fp16)=(\w*)", row["precision"]))
-    autocast = next((name for name in ("bf16", "fp16") if said.get(name, "").lower() == "true"), None)
+    named = next((name for name in ("bf16", "fp16") if said.get(name, "").lower() == "true"), None)
+    autocast = named or scenario_autocast(row)
     dtype = _DTYPES.get(said.get("torch_dtype", "")) or scenario_dtype(row) or autocast
     if not dtype:
         raise CannotExpress("the row does not say the type of the weights")

@@ -35,6 +35,9 @@ _ERAS = {
 #: Commits at which scenarios had no dropout before adapters, and named float16 where their table does not.
 _FIRST = ("8af8fa7", "f1895b7", "8103238", "00febdc")
 
+#: Tables without the column that says in which type of mixed precision all their scenarios computed.
+_MIXED = {("a100_80gb_granite", "ff14d4f"): "bf16"}
+
 #: Commits since which the backward of fused adapters multiplies by what dropout left (d767e33, November 2024).
 _MASKED = ("9239802", "HEAD")
 
@@ -44,10 +47,13 @@ def commit(row: Row) -> str:
     return row["commit_or_version"].split(" ")[0]
 
 
+def _table(row: Row) -> tuple[str, str]:
+    return row["url_or_path"].rpartition("/")[2].removesuffix(".csv"), commit(row)
+
+
 def era(row: Row) -> str | None:
     """The libraries' versions of the run's time, where they are known and can be installed beside this PyTorch."""
-    table = row["url_or_path"].rpartition("/")[2].removesuffix(".csv")
-    return _ERAS.get((table, commit(row)))
+    return _ERAS.get(_table(row))
 
 
 def dropout(row: Row) -> float:
@@ -58,6 +64,11 @@ def dropout(row: Row) -> float:
 def scenario_dtype(row: Row) -> str | None:
     """The type of the weights where the table does not name it."""
     return "fp16" if commit(row) in _FIRST else None
+
+
+def scenario_autocast(row: Row) -> str | None:
+    """The type that was computed in where the table does not name it."""
+    return _MIXED.get(_table(row))
 
 
 def holds_inputs(row: Row) -> bool:
