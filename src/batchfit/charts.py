@@ -19,7 +19,7 @@ from batchfit.palette import COLOURS, FILLS, INTERFACE, KINDS, PARTS, style_of
 from batchfit.planning.result import Plan, Plans
 from batchfit.planning.sensitivity import Curve
 from batchfit.profile import Peak
-from batchfit.sentences import Sentence, Size, in_language, listed, parted
+from batchfit.sentences import Sentence, Size, in_language, parted
 from batchfit.sentences import size as plain_size
 from batchfit.units import UNITS
 
@@ -335,7 +335,7 @@ def pareto_front(front: Sequence[Plan], lang: str = SOURCE) -> str:
     labelled: list[tuple[float, float, float]] = []
     for index, plan in enumerate(timed):
         at, height = x(plan.relative_step_time or 0), y(plan.peak_reserved_bytes or plan.peak_allocated_bytes)
-        label = listed((isolated(plan.batch, lang), in_language(plan.how, lang)), lang)
+        label = in_language(Sentence("{batch}, {how}", batch=plan.batch, how=plan.how), lang)
         title = _element("title", f"{label}: {in_language(plan.memory, lang)}")
         circle = _circle(at, height, 5, "answer" if index == len(timed) - 1 else "point")
         shapes.append(_group(title + circle))
