@@ -19,6 +19,7 @@ from batchfit.languages import languages
 from batchfit.numbers import (
     LONGEST,
     decimal_text,
+    entry_text,
     format_compact,
     format_figure,
     format_number,
@@ -111,6 +112,31 @@ def test_any_text_is_a_number_or_bad_input(text: str, language: str) -> None:
 def test_what_is_written_is_read_back(value: Decimal, language: str, grouping: bool) -> None:
     text = format_number(value, language, max_fraction=4, grouping=grouping)
     assert read_number(text, language).value == value
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.builds(
+                lambda digits, power: Decimal(digits).scaleb(power),
+                st.integers(-(10**20), 10**20),
+                st.integers(-12, 40),
+            ),
+            st.sampled_from(LANGUAGES),
+        ),
+        min_size=50,
+        max_size=100,
+    )
+)
+def test_what_stands_in_an_entry_field_is_exact_and_the_same_in_the_page(
+    values: list[tuple[Decimal, str]],
+) -> None:
+    written = [entry_text(value, lang) for value, lang in values]
+    assert written == evaluate(NUMBERS_JS, "entryText", [[decimal_text(v), lang] for v, lang in values])
+    for (value, lang), text in zip(values, written, strict=True):
+        assert read_number(text, lang)[::2] == (value, text)
+        assert "e" in text or not text.endswith("0" * 15)
 
 
 @given(st.decimals(min_value=-(10**9), max_value=10**9, allow_nan=False), st.sampled_from(LANGUAGES))

@@ -48,7 +48,7 @@ class Reading(NamedTuple):
     value: Decimal
     #: Whether someone else may have meant another number by the same text.
     ambiguous: bool
-    #: The value without thousands separators, in the reader's language: what to show after "read as".
+    #: The value as it stands in an entry field of the reader's language, and after "read as".
     echo: str
 
     @property
@@ -137,7 +137,7 @@ def read_number(text: str, locale: str = "en", field: str = "number") -> Reading
         value = Decimal(0)
     elif abs(value.adjusted()) > LARGEST_EXPONENT:
         raise BadInput(field, OUT_OF_RANGE, typed=_shown(text))
-    return Reading(value, ambiguous, _echo(value, symbols(locale)))
+    return Reading(value, ambiguous, entry_text(value, locale))
 
 
 def _plain(text: str) -> str:
@@ -187,10 +187,6 @@ def _ungrouped(text: str) -> str | None:
     return None
 
 
-def _echo(value: Decimal, names: Symbols) -> str:
-    return decimal_text(value).replace(".", names.decimal).replace("-", names.minus)
-
-
 def decimal_text(value: Decimal) -> str:
     """`value` exactly, with a point and no exponent, as URLs and the page's JavaScript carry it: "0.5"."""
     text = f"{value:f}"
@@ -207,6 +203,17 @@ def _shown(text: str) -> str:
 # ---- Writing -------------------------------------------------------------------------------------------
 
 _EXACT = Context(prec=1000)
+
+
+def entry_text(value: Decimal, locale: str = "en") -> str:
+    """`value` as it stands in an entry field: exactly, without thousands separators. Zeros at the end of a number so
+    large that nobody counts them are given by a power of ten: "5.76e23"."""
+    names = symbols(locale)
+    text = decimal_text(value)
+    if abs(value) >= ASTRONOMIC and text.endswith("0"):
+        power = value.adjusted()
+        text = f"{decimal_text(value.scaleb(-power, _EXACT))}e{power}"
+    return text.replace(".", names.decimal).replace("-", names.minus)
 
 
 def format_number(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from batchfit import calculators
 from batchfit.languages import languages
+from batchfit.numbers import symbols
 from batchfit.web.state import State, canonical, read_state
 
 CALCULATOR = calculators.load("gradient-accumulation")
@@ -79,6 +80,23 @@ def test_what_is_typed_becomes_a_canonical_size(typed: str, lang: str, query: st
     assert dict(parse_qsl(found.query()))["activation_per_sample"] == query
     field = CALCULATOR.field("activation_per_sample")
     assert canonical(field, found.readings[field.name]) == query
+
+
+def test_a_number_of_many_zeros_stands_in_its_field_as_every_language_reads_it() -> None:
+    for lang in languages():
+        separator = symbols(lang).decimal
+        budget = calculators.load("compute-optimal-model-size")
+        for query, shown in (
+            ([], "5.76e23"),
+            ([("flops", "1234567000000000000000")], "1.234567e21"),
+            ([("flops", "1234567000000000000001")], "1234567000000000000001"),
+        ):
+            found = read_state(budget, lang, query)
+            assert found.typed["flops"] == shown.replace(".", separator)
+            assert "flops" not in found.notes
+            # What a form sends without a script comes to the same.
+            again = read_state(budget, lang, [("flops", found.typed["flops"])])
+            assert (again.query(), again.typed) == (found.query(), found.typed)
 
 
 def test_a_unit_chosen_beside_the_field_gives_way_to_one_typed_into_it() -> None:

@@ -33,8 +33,7 @@ function numberFormat(locale, options) {
 export function symbols(locale) {
   const parts = numberFormat(locale, { useGrouping: true }).formatToParts(-1234567.5);
   const find = (type) => parts.find((part) => part.type === type).value;
-  const minus = parts.slice(0, parts.findIndex((part) => part.type === "integer"));
-  return { decimal: find("decimal"), group: find("group"), minus: minus.map((part) => part.value).join("") };
+  return { decimal: find("decimal"), group: find("group"), minus: formatNumber(-1, locale).slice(0, -1) };
 }
 
 // ---- Reading ----
@@ -71,8 +70,7 @@ export function readNumber(text, locale) {
   if (!parts) throw new BadInput(NOT_A_NUMBER, { example: 0.5, typed: shown(text) });
   const value = decimalString(found[1] === "-", parts.whole, parts.fraction, Number(found[3] ?? 0));
   if (value === null) throw new BadInput(OUT_OF_RANGE, { typed: shown(text) });
-  const echo = value.replace(".", names.decimal).replace("-", names.minus);
-  return { value, number: Number(value), ambiguous: parts.ambiguous, echo };
+  return { value, number: Number(value), ambiguous: parts.ambiguous, echo: entryText(value, locale) };
 }
 
 function plain(text) {
@@ -160,6 +158,15 @@ export function toBytes(value, bytesPerUnit) {
 }
 
 // ---- Writing ----
+
+/** The twin of entry_text: an exact decimal string as it stands in an entry field. */
+export function entryText(value, locale) {
+  const { decimal, minus } = symbols(locale);
+  return value
+    .replace(/^(-?\d)(?=\d{15})(\d*?)0+$/, (all, first, rest) => `${first}${rest && "."}${rest}e${all.length - first.length}`)
+    .replace(".", decimal)
+    .replace("-", minus);
+}
 
 /**
  * `value` (a number, or an exact decimal string) as `locale` writes it; the options are those of Python's

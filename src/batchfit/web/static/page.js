@@ -3,7 +3,7 @@
 import { call, evaluate } from "./evaluate.js";
 import { canonical, inField, readField, Unusable } from "./fields.js";
 import { draw } from "./drawing.js";
-import { formatCompact, formatNumber, formatPower } from "./numbers.js";
+import { entryText, formatCompact, formatNumber, formatPower } from "./numbers.js";
 import { chosen, fill, fittingUnit, inWords, quantity, signed } from "./wording.js";
 import { attachSlider } from "./sliders.js";
 import { attachPresets, chosenEntries, clearPresets, filled, offerPresets } from "./presets.js";
@@ -316,7 +316,7 @@ function turn(inverted) {
   const from = last?.values[inverted ? inverse.reaches : inverse.solved];
   backwards = inverted;
   for (const [name, used] of [[inverse.given, inverted], [inverse.solved, !inverted]]) use(name, used);
-  if (from !== undefined) input(inverted ? inverse.given : inverse.solved).value = String(from);
+  if (from !== undefined) input(inverted ? inverse.given : inverse.solved).value = entryText(String(from), lang);
   for (const kind of ["result", "strip"]) find(`[data-${kind}="${inverse.solved}"]`).hidden = !inverted;
   for (const link of root.querySelectorAll("[data-backwards]")) {
     if (link.dataset.backwards === String(inverted)) link.setAttribute("aria-current", "true");

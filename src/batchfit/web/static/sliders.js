@@ -1,7 +1,7 @@
 // Stepping a value: by the arrow keys in its text field, and by the slider beside it.
 
 import { readField } from "./fields.js";
-import { formatNumber } from "./numbers.js";
+import { entryText, readNumber } from "./numbers.js";
 
 const WHOLE = [1, 1.5]; // times powers of two: 1, 2, 3, 4, 6, 8, 12, 16, ...
 const SIZES = [1, 1.5, 2, 3, 5, 7.5]; // times powers of ten
@@ -38,7 +38,7 @@ export function attachSlider(field, box, slider, calculator, unitOf) {
     }
   };
   const write = (value, unit = "") => {
-    box.value = formatNumber(value, calculator.lang, { maxFraction: 12, grouping: false }) + unit;
+    box.value = entryText(readNumber(String(value), "en").value, calculator.lang) + unit;
     box.dispatchEvent(new Event("input", { bubbles: true }));
   };
 
