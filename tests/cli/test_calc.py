@@ -12,6 +12,7 @@ from batchfit import calculators
 from batchfit.calculator import Calculator
 from batchfit.cli import cli
 from batchfit.fields import Field
+from batchfit.languages import languages
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -154,6 +155,24 @@ def test_an_option_without_effect_leaves_the_answer_as_it_is() -> None:
 def test_an_option_without_effect_is_told_in_the_language() -> None:
     run = calc("pipeline-bubble", "--chunks", "4", "--lang", "de")
     assert run.stderr == "--chunks 4 zählt nur mit --schedule interleaved; das ist nicht gewählt.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (
+            ["compute-optimal-model-size", "--gpu", "h100-80gb"],
+            ["--gpu", "--peak-tflops", "--budget-in gpu-hours"],
+        ),
+        (["--target-batch", "64", "--accumulation-steps", "8"], ["--target-batch", "--accumulation-steps"]),
+        (["--micro-batch", "2.5"], ["--micro-batch"]),
+        (["llm-training-memory", "--model", "none-such"], ["--model"]),
+    ],
+)
+def test_a_refusal_is_in_the_language(arguments: list[str], named: list[str]) -> None:
+    told = {lang: calc(*arguments, "--lang", lang).stderr.partition("Error: ")[2] for lang in languages()}
+    assert all(name in text for text in told.values() for name in named)
+    assert len(set(told.values())) == len(told)
 
 
 SOMETIMES = [

@@ -99,8 +99,12 @@ def read_inputs(
     inverse = calculator.inverse
     backwards = inverse is not None and typed[inverse.given.name] is not None
     if inverse and backwards and typed[inverse.solved] is not None:
-        solved, given = calculator.field(inverse.solved).option, inverse.given.option
-        raise click.UsageError(f"{solved} is what {given} finds: give one of the two")
+        both = Sentence(
+            "{solved} is what {given} finds: give one of the two",
+            solved=Code(calculator.field(inverse.solved).option),
+            given=Code(inverse.given.option),
+        )
+        raise click.UsageError(in_language(both, lang))
     filled: dict[str, str] = {}
     chosen: dict[str, str] = {}
     for preset in calculator.presets:
@@ -126,9 +130,13 @@ def read_inputs(
     for preset in calculator.presets:
         needs = calculator.needs(preset)
         if preset.name in chosen and needs and not any(readings[w.field].value in w.values for w in needs):
-            filled_in = ", ".join(calculator.field(name).option for name in preset.fills)
-            choice = " or ".join(_choosing(calculator, when) for when in needs)
-            raise click.UsageError(f"{preset.option} fills in {filled_in}, which counts only with {choice}")
+            idle = Sentence(
+                "{option} fills in {others}, which counts only with {choice}",
+                option=Code(preset.option),
+                others=Code(listed((calculator.field(name).option for name in preset.fills), lang)),
+                choice=Code(" | ".join(_any_of(calculator, when) for when in needs)),
+            )
+            raise click.UsageError(in_language(idle, lang))
     return readings, chosen
 
 
@@ -144,7 +152,7 @@ def without_effect(
     for field in calculator.all_fields:
         when, other = field.only_when, field.replaced_by
         if when and readings[when.field].value not in when.values:
-            choice = Code(f"{calculator.field(when.field).option} {'|'.join(when.values)}")
+            choice = Code(_any_of(calculator, when))
             # Not "has no effect": a table over that choice may still have a row that depends on it.
             reason = Sentence(
                 "{option} counts only with {choice}, which is not chosen.", option=given(field), choice=choice
@@ -168,6 +176,11 @@ def without_effect(
                 option=given(preset),
                 others=Code(others),
             )
+
+
+def _any_of(calculator: Calculator, when: When) -> str:
+    """The option with each of the choices that will do: "--schedule cosine|linear"."""
+    return f"{calculator.field(when.field).option} {'|'.join(when.values)}"
 
 
 def _choosing(calculator: Calculator, when: When) -> str:
