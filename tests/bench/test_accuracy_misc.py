@@ -84,6 +84,7 @@ def test_layers_of_t5_are_halves_and_large_heads_are_wide() -> None:
         ("misc-036", {}, "fairscale"),
         ("misc-058", {}, "without ZeRO"),
         ("misc-091", {}, "Muon"),
+        ("misc-052/next", {}, "it was not tried"),
         ("misc-001", {"n_gpus": "2"}, "device_map"),
         ("misc-042", {"seq_len": ""}, "length is not published"),
         ("misc-042", {"model": "ViT"}, "no config is written for"),
