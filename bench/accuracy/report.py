@@ -293,8 +293,8 @@ Both axes are logarithmic; the band is 5 % to either side, and rows outside of i
 ## Beside other tools
 
 The same published runs, those with a peak of what is allocated, each tool asked as its documentation says
-(`bench/accuracy/peers`). A run that a tool has no words for is not counted for it. Not run here: gpu-mem-calculator,
-which has no release to install, and tools that need a GPU or a server.
+(`bench/accuracy/peers`). A run that a tool has no words for is not counted for it. Tools that need a GPU or a server
+are not run here.
 
 {peers}
 
