@@ -245,6 +245,7 @@ def page(results: dict[str, Any]) -> str:
         headline=headline(results),
         table=text(table(scores)),
         peers=peers.text(peers.load()),
+        peers_by_family=peers.by_family(peers.load()),
         pictures="\n".join(f"![Predicted against measured](accuracy/{name})" for name in pictures(results)),
         without="\n".join(f"| {family} | {reason} | {count} |" for family, reason, count in without),
     )
@@ -297,6 +298,11 @@ The same published runs, those with a peak of what is allocated, each tool asked
 are not run here.
 
 {peers}
+
+In each family, the tool that is off by least on the rows that it has words for. Tools tell of tensors; where only what
+is reserved was published, they are compared with that.
+
+{peers_by_family}
 
 ## Rows without a prediction
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,3 +82,41 @@ def test_each_tool_is_asked() -> None:
     kept = peers.load()
     assert set(kept) == set(peers.tools())
     assert all(re.search(r"==[\d.]+$|@[0-9a-f]{40}$", pin) for pin in peers.packages())
+
+
+class Tool:
+    """Says twice what was measured of one GPU, and has no words for more."""
+
+    NAME = "twice"
+
+    @staticmethod
+    def peak(question: Question) -> float:
+        if question.replicas > 1:
+            raise CannotExpress("more than one GPU")
+        return 200.0
+
+
+def test_errors_are_told_by_family_and_by_what_was_measured() -> None:
+    reserved = replace(ask(1, other=1), measure="reserved")
+    rows = [
+        peers.Asked("f", ask(1), 100, -0.1),
+        peers.Asked("g", ask(1), 160, 0.0),
+        peers.Asked("g", reserved, 50, 0.2),
+        peers.Asked("g", ask(2), 100, 0.0),
+    ]
+    found = peers._peer(Tool, rows)
+    assert found["allocated"] == {"rows": 2, "median": 0.625, "batchfit_median": 0.05}
+    assert found["reserved"] == {"rows": 1, "median": 3.0, "batchfit_median": 0.2}
+    assert found["without"] == {"more than one GPU": 1}
+    worse = {**found, "errors": [{**each, "median": each["median"] + 1} for each in found["errors"]]}
+    table = peers.by_family({"worse": worse, "twice": found})
+    assert table.splitlines()[2:] == [
+        "| f | allocated | twice | 1 | 100.0 % | 10.00 % |",
+        "| g | allocated | twice | 1 | 25.0 % | 0.00 % |",
+        "| g | reserved | twice | 1 | 300.0 % | 20.00 % |",
+    ]
+
+
+def test_a_tool_without_words_has_no_figures() -> None:
+    silent = peers._peer(Tool, [peers.Asked("f", ask(2), 100, 0.0)])
+    assert peers.text({"silent": silent}).splitlines()[2] == "| silent |  |  |  |  | 1 more than one GPU |"
