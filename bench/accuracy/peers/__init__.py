@@ -63,9 +63,10 @@ def _rows(results: dict[str, Any]) -> Iterator[Asked]:
     from bench.accuracy.rows import read
 
     asked = {row.id: row for row in figures(read())}
-    for score in measured_ones(scores_in(results)):
-        if score.measure in MEASURES:
-            yield Asked(score.family, question(asked[score.id]), score.measured or 1, score.error or 0.0)
+    scores = [score for score in measured_ones(scores_in(results)) if score.measure in MEASURES]
+    # What tools tell of comes first, for those that are asked of a few rows only.
+    for score in sorted(scores, key=lambda score: MEASURES.index(score.measure)):
+        yield Asked(score.family, question(asked[score.id]), score.measured or 1, score.error or 0.0)
 
 
 def _peer(tool: Any, rows: list[Asked]) -> dict[str, Any]:
