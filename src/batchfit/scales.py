@@ -54,7 +54,9 @@ _BELOW_TEN_THOUSAND = {
 _GROUP = 4
 
 _EXACT = Context(prec=400)
-_PART = re.compile(r"(([0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,20}) ?([^\x00-\x7f\W\d_]{0,2}) ?)")
+_PART = re.compile(
+    r"(([0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,20})(?:\.([0-9]{1,20}))? ?([^\x00-\x7f\W\d_]{0,2}) ?)"
+)
 _SUFFIXED = re.compile(r"\s*(.*?)\s*([^\W\d_]+(?:\s[^\W\d_]+)*|[%٪％﹪])\.?\s*", re.S)
 
 
@@ -95,24 +97,27 @@ def split_scale(text: str, scales: Mapping[str, Scale], lang: str) -> tuple[str,
 
 
 def _mixed(text: str, scales: Mapping[str, Scale], lang: str) -> tuple[str, str] | None:
-    """A whole number in several of the units that East Asian languages count in, as one number of the first of them:
-    "3億5000万" gives ("350000000e-8", "e8"), which every language reads alike; "5百万" ("5000000e-4", "e4").
+    """A number in several of the units that East Asian languages count in, as one number of the first of them:
+    "3億5000万" gives ("350000000e-8", "e8"), which every language reads alike; "5.5百万" ("55000000e-5", "e4").
 
     Hundreds and thousands count within a group of four digits, which 万 or a larger unit closes: 3千5百万. None for
     what is no such number. What stands before a unit, and all that comes after it, has to be smaller than the next
     larger one: nobody can tell whether 1億20000万 lacks a unit or has a digit too many. One digit behind the last unit
     is refused, since to Chinese readers 1万5 is 15,000, and to Japanese ones 10,005; and so are digits behind no more
-    than thousands.
+    than thousands. A fraction counts in a unit, or in one of another such as 百万, and has nothing behind it.
     """
     parts = _PART.findall(text)
     if text.isascii() or "".join(part for part, *_ in parts) != text:
         return None
     known = spellings(scales, lang)
-    if len(parts) == 1 and parts[0][2] in known:
+    if len(parts) == 1 and parts[0][-1] in known:
         return None
+    if len(parts) > 1 and "." in text:
+        return None
+    fraction = parts[0][2]
     # From the last part to the first; `closing` is the power of the unit that closes the group.
     total, closing, unit, after = 0, 0, "", -1
-    for _, digits, word in reversed(parts):
+    for _, digits, _, word in reversed(parts):
         names = [known[word]] if word in known else [known.get(each, "") for each in word]
         powers = [scales.get(name, (1, 0))[1] for name in names]
         if 0 in powers or (not word and (after >= 0 or len(digits) < 2)):
@@ -121,15 +126,15 @@ def _mixed(text: str, scales: Mapping[str, Scale], lang: str) -> tuple[str, str]
         if closes:
             closing, unit = powers[-1], names[-1]
         place = sum(powers) if closes else sum(powers) + closing
-        value = int(digits.replace(",", "")) * 10**place
+        value = int(digits.replace(",", "") + fraction) * 10**place
         limit = 2 * closing if len(powers) > 1 and powers[0] >= _GROUP else closing + _GROUP
-        if after >= 10**place or (place > closing and value >= 10**limit):
+        if after >= 10**place or (place > closing and value >= 10 ** (limit + len(fraction))):
             return None
         total, after = total + value, value
-    if not unit and not parts[-1][2]:
+    if not unit and not parts[-1][-1]:
         return None
     unit = unit or "K"  # hundreds alone are not several units
-    return f"{total}e-{scales[unit][1]}", unit
+    return f"{total}e-{scales[unit][1] + len(fraction)}", unit
 
 
 def scaled(number: Decimal, scale: Scale) -> Decimal:

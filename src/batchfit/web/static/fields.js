@@ -74,27 +74,28 @@ function splitScale(text, chosen, spellings) {
   return scale ? [found[1], scale] : [text.trim(), chosen];
 }
 
-/** A whole number in several East Asian units, in the first of them: "3億5000万" is ["350000000e-8", "e8"]. */
+/** A number in several East Asian units, in the first of them: "3億5000万" is ["350000000e-8", "e8"]. */
 function splitMixed(text, { spellings, scales }) {
   const typed = text.normalize("NFKC").trim();
-  const parts = [...typed.matchAll(/([0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,20}) ?(\p{Lo}{0,2}) ?/gu)];
-  if (!parts[0] || parts.map(([part]) => part).join("") !== typed || (!parts[1] && spellings[parts[0][2]])) return;
+  const parts = [...typed.matchAll(/([0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,20})(?:\.([0-9]{1,20}))? ?(\p{Lo}{0,2}) ?/gu)];
+  if (!parts[0] || parts.map(([part]) => part).join("") !== typed || (parts[1] ? typed.includes(".") : spellings[parts[0][3]])) return;
+  const fraction = parts[0][2] ?? "";
   let [total, closing, unit, after] = [0n, 0n];
-  for (const [, digits, word] of parts.reverse()) {
+  for (const [, digits, , word] of parts.reverse()) {
     const names = spellings[word] ? [spellings[word]] : [...word].map((each) => spellings[each]);
     const powers = names.map((name) => BigInt(scales[name]?.[1] ?? 0));
     if (powers.includes(0n) || (!word && (after >= 0n || !digits[1]))) return;
     if (powers.at(-1) >= 4n) [closing, unit] = [powers.at(-1), names.at(-1)];
     const place = powers.reduce((sum, power) => sum + power, powers.at(-1) >= 4n ? 0n : closing);
-    const value = BigInt(digits.replaceAll(",", "")) * 10n ** place;
+    const value = BigInt(digits.replaceAll(",", "") + fraction) * 10n ** place;
     const limit = powers[1] && powers[0] >= 4n ? 2n * closing : closing + 4n;
-    if (after >= 10n ** place || (place > closing && value >= 10n ** limit)) return;
+    if (after >= 10n ** place || (place > closing && value >= 10n ** (limit + BigInt(fraction.length)))) return;
     total += value;
     after = value;
   }
-  if (!unit && !parts[0][2]) return;
+  if (!unit && !parts[0][3]) return;
   unit ??= "K";
-  return [`${total}e-${scales[unit][1]}`, unit];
+  return [`${total}e-${scales[unit][1] + fraction.length}`, unit];
 }
 
 /**
@@ -114,8 +115,7 @@ function splitUnit(text, chosen, units) {
 /** A value as addresses carry it. Three decimals get a fourth, since "1.125" is 1125 to German readers. */
 export function canonical(field, reading) {
   if (field.choices || reading.value === null) return reading.echo;
-  const decimals = reading.exact.split(".")[1] ?? "";
-  return reading.exact + (decimals.length === 3 ? "0" : "") + (reading.unit === field.unit ? "" : reading.unit);
+  return reading.exact + (reading.exact.split(".")[1]?.length === 3 ? "0" : "") + (reading.unit === field.unit ? "" : reading.unit);
 }
 
 /** A value as it stands in its field: with its unit, where none is chosen beside it. */

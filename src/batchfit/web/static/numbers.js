@@ -31,7 +31,7 @@ function numberFormat(locale, options) {
 
 /** The decimal separator, thousands separator and minus sign of a language. */
 export function symbols(locale) {
-  const parts = numberFormat(locale, { useGrouping: true }).formatToParts(-1234567.5);
+  const parts = numberFormat(locale).formatToParts(1234567.5);
   const find = (type) => parts.find((part) => part.type === type).value;
   return { decimal: find("decimal"), group: find("group"), minus: formatNumber(-1, locale).slice(0, -1) };
 }

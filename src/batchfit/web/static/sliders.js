@@ -28,7 +28,7 @@ function scaleOf(field, unit, { units }) {
 /** Ties a slider, where there is one, and the arrow keys to a text field. `follow` moves the slider to the field's value. */
 export function attachSlider(field, box, slider, calculator, unitOf) {
   const positions = slider ? stops(field) : [];
-  if (slider) slider.max = String(positions.length - 1);
+  if (slider) slider.max = positions.length - 1;
 
   const current = () => {
     try {
@@ -44,7 +44,7 @@ export function attachSlider(field, box, slider, calculator, unitOf) {
 
   slider?.addEventListener("input", (event) => {
     event.stopPropagation();
-    write(positions[Number(slider.value)]);
+    write(positions[slider.value]);
   });
   box.addEventListener("keydown", (event) => {
     const steps = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
@@ -65,8 +65,7 @@ export function attachSlider(field, box, slider, calculator, unitOf) {
     const reading = current();
     if (!reading || !slider) return;
     const value = Number(reading.exact);
-    const nearest = positions.findIndex((stop, at) => value <= (stop + (positions[at + 1] ?? Infinity)) / 2);
-    slider.value = String(nearest);
+    slider.value = positions.findIndex((stop, at) => value <= (stop + (positions[at + 1] ?? Infinity)) / 2);
   };
   return { follow };
 }
