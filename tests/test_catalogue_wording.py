@@ -79,6 +79,14 @@ def test_a_kind_of_checkpointing_has_one_word_wherever_it_stands(kind: str, lang
 
 
 @pytest.mark.parametrize("lang", TRANSLATED)
+def test_no_checkpointing_is_called_the_same_alone_and_where_it_is_explained(lang: str) -> None:
+    alone = catalogue(lang).text("none").casefold()
+    explained = [form.casefold() for english, form in forms(lang) if english.startswith("None")]
+    assert len(explained) > 1
+    assert [form for form in explained if not form.startswith(alone)] == []
+
+
+@pytest.mark.parametrize("lang", TRANSLATED)
 def test_a_unit_that_follows_a_placeholder_stays_with_it(lang: str) -> None:
     broken = [form for _, form in forms(lang) if re.search(r"\} (?:[kKMGT]i?B|GB/s|TFLOP/s|µs)\b", form)]
     assert broken == []
