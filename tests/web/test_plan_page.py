@@ -88,6 +88,7 @@ def test_the_page_shows_the_command_s_best_plan(client: TestClient) -> None:
         ASKED,
         NOTHING_FITS,
         f"model={LLAMA}&gpu=a100-80gb&gpus=1,2,4,8&batch=4M-tokens&seq_len=8192",
+        f"model={LLAMA}&gpu=h100-80gb&gpus=512&batch=16M-tokens&seq_len=8192",
         f"model={LLAMA}&gpu=h100-80gb&gpus=8&batch=250&tolerance=5%25&sharding=fsdp&top=3",
         f"model={LLAMA}&gpu=h100-80gb&gpus=8&batch=256&lora=16&emit=deepspeed",
         f"model={GPT2}&gpu=rtx-4090&gpus=1&batch=64&micro_batch=8&headroom=2GiB",
@@ -255,6 +256,7 @@ def test_the_form_sends_what_it_shows(client: TestClient) -> None:
         ("batch=1,024", "en", "1024"),
         ("batch=1,5M&batch_unit=tokens", "de", "1.5M-tokens"),
         ("batch=4M-tokens", "ja", "4M-tokens"),
+        ("batch=16M-tokens", "en", "16M-tokens"),  # more tokens than there may be samples
         ("batch=٢٥٦", "ar", "256"),
         ("batch=512+samples", "en", "512"),
     ],

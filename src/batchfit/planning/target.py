@@ -61,7 +61,7 @@ def parse_target(
 
     Raises BadInput on `batch`, `seq_len` or `tolerance`.
     """
-    amount, of_tokens = _amount(batch)
+    amount, of_tokens = batch_amount(batch)
     tokens = amount if of_tokens else None
     if of_tokens and seq_len is None:
         raise BadInput("seq_len", "is needed to turn a batch of {tokens} tokens into samples", tokens=amount)
@@ -74,8 +74,8 @@ def parse_target(
     return Target(samples, max(1, samples - slack), samples + slack, tokens, kind)
 
 
-def _amount(batch: int | str) -> tuple[int, bool]:
-    """The number in a batch, and whether it counts tokens."""
+def batch_amount(batch: int | str) -> tuple[int, bool]:
+    """The number in a batch, and whether it counts tokens. Raises BadInput on `batch`."""
     wrong = BadInput("batch", _NOT_A_BATCH, given=repr(batch))
     if isinstance(batch, bool) or not isinstance(batch, int | str):
         raise wrong

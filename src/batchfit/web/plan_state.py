@@ -20,7 +20,7 @@ from batchfit.gpus import find_gpu
 from batchfit.models import Variant
 from batchfit.numbers import decimal_text, read_number
 from batchfit.planning import TOP
-from batchfit.planning.target import MULTIPLES, parse_target
+from batchfit.planning.target import MULTIPLES, batch_amount, parse_target
 from batchfit.profile import MemoryProfile
 from batchfit.samples import ANY, Samples, samples_of
 from batchfit.scales import COUNTS, scaled, split_scale
@@ -375,7 +375,10 @@ def _batch(text: str, unit: str, lang: str) -> str:
     except BadInput:
         amount = text  # which the planner complains of, with what is allowed
     batch = amount + ("-tokens" if (typed_unit or unit).lower().startswith("tok") else "")
-    parse_target(batch, seq_len=1)
+    # How many samples tokens make is known only with their length.
+    _, of_tokens = batch_amount(batch)
+    if not of_tokens:
+        parse_target(batch)
     return batch
 
 
