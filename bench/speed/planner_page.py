@@ -4,7 +4,8 @@ Run it with the interpreter that batchfit is installed in: .venv/bin/python benc
 
 Processor milliseconds of one request, from its query to the compressed page. Each is taken beside its floor, the
 search for that query's plans alone, which the page cannot go below; the ratio is taken pair by pair. Every query is
-new, as when a person moves a slider: what is kept between requests are profiles and their sharded forms.
+new, as when a person moves a slider: what is kept between requests are profiles and their sharded forms. The garbage
+collector is at rest as it is in the server.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from batchfit.planning import answer  # noqa: E402
 from batchfit.planning.asked import situation_of  # noqa: E402
+from batchfit.web.collector import at_rest  # noqa: E402
 from batchfit.web.plan_pages import plan_page  # noqa: E402
 from batchfit.web.plan_state import read_plan_state  # noqa: E402
 from batchfit.web.shelf import Shelf  # noqa: E402
@@ -69,8 +71,9 @@ def main() -> int:
     for model, base in BASES.items():
         plan_page(site, read_plan_state(site.models, "en", parse_qsl(base)), "")
         found: dict[str, list[tuple[float, float]]] = {}
-        for name, query in queries(base, turns):
-            found.setdefault(name, []).append(_measured(site, query))
+        with at_rest():
+            for name, query in queries(base, turns):
+                found.setdefault(name, []).append(_measured(site, query))
         for name, pairs in found.items():
             pages = [page for page, _ in pairs]
             ratio = statistics.median(page / plans for page, plans in pairs)
