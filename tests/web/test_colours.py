@@ -33,7 +33,7 @@ def test_what_is_served_begins_with_the_palette() -> None:
         stored = assets.get(assets.url(name).removeprefix("/static/"))
         assert stored is not None
         used = set(re.findall(r"var\(--([\w-]+)\)", stored.body.decode()))
-        assert used <= {*INTERFACE, *COLOURS, "space", "start", "before"}
+        assert used <= {*INTERFACE, *COLOURS, "space", "start", "before", "room"}
     style = assets.get(assets.url("style.css").removeprefix("/static/"))
     assert style is not None
     for part, colour in COLOURS.items():
