@@ -24,9 +24,14 @@ def eras() -> tuple[str, ...]:
     return tuple(_eras())
 
 
+def _installed_as(era: str) -> str:
+    """The era whose packages it has: another one's, or its own."""
+    return str(_eras()[era].get("like", era))
+
+
 def era_pins(era: str) -> list[str]:
     """The exact packages of an era."""
-    pins = _eras()[era]["packages"]
+    pins = _eras()[_installed_as(era)]["packages"]
     assert isinstance(pins, list)
     return [str(pin) for pin in pins]
 
@@ -40,7 +45,7 @@ def era_torch(era: str) -> str | None:
 def era_path(era: str) -> Path:
     """The era's folder, installed or not; another one when its packages change."""
     digest = hashlib.sha256("\n".join(era_pins(era)).encode()).hexdigest()[:12]
-    return cache_folder() / "eras" / f"{era}-{digest}"
+    return cache_folder() / "eras" / f"{_installed_as(era)}-{digest}"
 
 
 def is_installed(era: str) -> bool:

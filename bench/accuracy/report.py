@@ -294,8 +294,8 @@ Both axes are logarithmic; the band is 5 % to either side, and rows outside of i
 ## Beside other tools
 
 The same published runs, those with a peak of what is allocated, each tool asked as its documentation says
-(`bench/accuracy/peers`). A run that a tool has no words for is not counted for it. Tools that need a GPU or a server
-are not run here.
+(`bench/accuracy/peers`). A run that a tool has no words for is not counted for it; the last column has runs, too, of
+which what is reserved was published. Tools that need a GPU or a server are not run here.
 
 {peers}
 

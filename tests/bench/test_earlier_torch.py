@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bench.accuracy.earlier_torch import keeping_as
-from bench.accuracy.eras import era_torch, eras
+from bench.accuracy.eras import era_path, era_torch, eras
 
 
 def kept(version: str | None) -> list[tuple[int, ...]]:
@@ -61,3 +61,8 @@ def test_eras_name_a_pytorch_where_it_counts() -> None:
     assert {era: era_torch(era) for era in eras() if era_torch(era)} == {
         "transformers-4.36-torch-2.1": "2.1.2"
     }
+
+
+def test_eras_of_the_same_packages_are_installed_once() -> None:
+    assert era_path("transformers-4.36-torch-2.1") == era_path("transformers-4.36")
+    assert len({era_path(era) for era in eras()}) == len(eras()) - 1
